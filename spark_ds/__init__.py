@@ -14,12 +14,12 @@ from spark_ds.spark_version import is_spark_since, too_old_error
 from spark_ds.tracebacks import hide_traceback
 
 if TYPE_CHECKING:
-    from spark_ds.lake import copy_topics
+    from spark_ds.lake import copy_topics, maintain_table
     from spark_ds.statistics import analyze
 
 _MIN_SPARK = (4, 1)
-_MODULES = {"analyze": "statistics", "copy_topics": "lake"}
-__all__ = ["analyze", "copy_topics"]
+_MODULES = {"analyze": "statistics", "copy_topics": "lake", "maintain_table": "lake"}
+__all__ = ["analyze", "copy_topics", "maintain_table"]
 
 if not is_spark_since(_MIN_SPARK):
     with hide_traceback():

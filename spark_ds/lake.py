@@ -1,4 +1,4 @@
-"""Copies of topics to lake tables: Spark's executors write the files, and the driver commits them.
+"""Copies to lake tables, and their upkeep: Spark's executors write files, and the driver commits.
 
 Steps, tables and progress are those of `connector.lake`, so either engine can resume a copy of the
 other.
@@ -7,11 +7,11 @@ other.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from arrow_io.errors import PulsarOffloadError
 from connector.lake.copy import copy_topics as copy_with
-from connector.scan.topic_read import task_of
+from connector.lake.maintenance import maintain_table as maintain_with
 from spark_ds.executors import run_on_executors
 
 if TYPE_CHECKING:
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from connector.lake.executors import Work
+    from connector.lake.maintenance import MaintenanceSummary
     from connector.lake.table_copy import TableSummary
-    from connector.lake.task_writer import TaskWriter, WrittenTask
-    from connector.scan.topic_read import ScanTask
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
 
 
 def copy_topics(
@@ -50,28 +53,45 @@ def copy_topics(
         PulsarOffloadError: See `connector.copy_topics`. An error on an executor is raised here with
             the same class.
     """
-    return copy_with(url, topic, target, executor=partial(write_on_executors, spark), **options)
+    return copy_with(url, topic, target, executor=partial(run_work, spark), **options)
 
 
-def write_on_executors(
-    spark: SparkSession, write: TaskWriter, tasks: Sequence[ScanTask]
-) -> Iterator[WrittenTask]:
+def maintain_table(
+    spark: SparkSession,
+    target: str,
+    **options: Any,  # noqa: ANN401 - those of `connector.maintain_table`
+) -> MaintenanceSummary:
+    """Maintain a table that copies write; Spark's executors rewrite its files.
+
+    Executors need this package, the table's library, and access to the table. The driver commits.
+
+    Args:
+        spark: The session.
+        target: URL of the table's folder, or name of an Iceberg table.
+        options: Options of `connector.maintain_table`.
+
+    Raises:
+        PulsarOffloadError: See `connector.maintain_table`. An error on an executor is raised here
+            with the same class.
+    """
+    return maintain_with(target, executor=partial(run_work, spark), **options)
+
+
+def run_work(
+    spark: SparkSession, work: Work[_Task, _Result], tasks: Sequence[_Task]
+) -> Iterator[_Result]:
     """Run tasks on executors, one Spark task each; see `connector.lake.executors`.
 
     Errors of reads and writes are returned as results, so that the driver knows the files of all
     tasks. If a task fails otherwise, Spark repeats it. The files of the failed attempt are in no
     table.
     """
-    reads = list({id(each.read): each.read for each in tasks}.values())
-    numbers = {id(read): number for number, read in enumerate(reads)}
-    parts = [(numbers[id(each.read)], each.handle()) for each in tasks]
 
-    def write_one(index: int) -> WrittenTask | PulsarOffloadError:
-        number, handle = parts[index]
-        return _write_or_error(write, task_of([reads[number]], handle))
+    def run_one(index: int) -> _Result | PulsarOffloadError:
+        return _result_or_error(work, tasks[index])
 
     failure: PulsarOffloadError | None = None
-    for result in run_on_executors(spark, write_one, len(parts)):
+    for result in run_on_executors(spark, run_one, len(tasks)):
         if isinstance(result, PulsarOffloadError):
             failure = failure or result
         else:
@@ -80,8 +100,8 @@ def write_on_executors(
         raise failure
 
 
-def _write_or_error(write: TaskWriter, task: ScanTask) -> WrittenTask | PulsarOffloadError:
+def _result_or_error(work: Work[_Task, _Result], task: _Task) -> _Result | PulsarOffloadError:
     try:
-        return write(task)
+        return work(task)
     except PulsarOffloadError as error:
         return error

@@ -12,7 +12,7 @@ from arrow_io.core import telemetry
 from arrow_io.errors import ConcurrentCopyError, OptionError, PulsarOffloadError
 from connector.lake.copy_analysis import CopyAnalysis
 from connector.lake.executors import run_in_threads
-from connector.lake.maintenance import is_needed, maintain
+from connector.lake.maintenance import maintain
 from connector.scan.execution import warn_incomplete
 
 if TYPE_CHECKING:
@@ -125,14 +125,12 @@ def _maintain(copy: TableCopy, summary: TableSummary, settings: MaintenanceSetti
         # Dead letters are kept until they are read again.
         own = settings if each is copy.table else replace(settings, keep=None, sort_by=())
         try:
-            state = None if each is None else each.read_state()
-            if state is None or state.progress is None:
+            if each is None:
                 continue
-            table = cast("MaintainedTable", each)
-            if is_needed(table, own, now):
-                upkeep = maintain(table, copy.kind, own, now)
-                summary.merged_files += upkeep.merged_files
-                summary.deleted_rows += upkeep.deleted_rows
+            table, executor = cast("MaintainedTable", each), copy.executor
+            upkeep = maintain(table, copy.kind, own, now, executor=executor, if_needed=True)
+            summary.merged_files += upkeep.merged_files
+            summary.deleted_rows += upkeep.deleted_rows
         except ConcurrentCopyError as error:
             summary.notices.append(f"not maintained: {error}")
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import partial
 from time import time_ns
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.location import Location
     from connector.lake.data_file import DataFile
-    from connector.lake.table import Commit, TableFile
+    from connector.lake.table import Commit, FileReader, TableFile
     from connector.lake.transforms import PartitionField
 
 _Answer = TypeVar("_Answer")
@@ -217,14 +218,9 @@ class DeltaTable:
         assert isinstance(token, _Token)  # noqa: S101 - what `read_state` returned
         yield from self._call(lambda: list(data_files(token.snapshot, state.partitioning, columns)))
 
-    def read_file(
-        self,
-        state: TableState,
-        file: TableFile,
-        columns: Sequence[str] | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the rows of one of these files; see `RewritableTable`."""
-        return read_file(self.location, file, columns, state.schema)
+    def file_reader(self, state: TableState) -> FileReader:
+        """Return the reader of these files; see `RewritableTable`."""
+        return partial(read_file, self.location, state.schema)
 
     def expire_versions(self, now: datetime, age: timedelta, *, dry_run: bool) -> int:
         """Write a checkpoint and delete expired log files; see `MaintainedTable`.

@@ -56,16 +56,16 @@ def data_files(
 
 
 def read_file(
-    location: Location, file: TableFile, columns: Sequence[str] | None, schema: pa.Schema
+    location: Location, schema: pa.Schema, file: TableFile, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of a file, including its partition columns.
 
     Args:
         location: The table's folder.
-        file: One of the table's `data_files`.
-        columns: Columns of the table. None reads all columns of the file.
         schema: Columns of the table. Columns that were added after the file was written become
             null.
+        file: One of the table's `data_files`.
+        columns: Columns of the table. None reads all columns of the file.
     """
     logged = file.token
     assert isinstance(logged, _LoggedFile)  # noqa: S101 - what `data_files` returned

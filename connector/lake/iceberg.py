@@ -13,6 +13,7 @@ import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
@@ -23,8 +24,6 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.update import AssertTableUUID
 from pyiceberg.table.update.snapshot import ManageSnapshots
@@ -44,6 +43,7 @@ from connector.lake.iceberg_files import (
     ReplaceFiles,
     has_renamed_columns,
     iceberg_file,
+    read_file,
     scan_task_from_file,
     table_file,
 )
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table.update.snapshot import _SnapshotProducer as _Producer
 
-    from connector.lake.table import Commit, TableFile
+    from connector.lake.table import Commit, FileReader, TableFile
 
 LATEST_PER_KEY: Final = "pulsar-offload.latest-per-key"
 KEY_COLUMNS: Final = "pulsar-offload.key-columns"
@@ -232,16 +232,10 @@ class IcebergTable:
             spec = table.specs()[each.file.spec_id]
             yield table_file(each, table.schema(), spec, columns, folder)
 
-    def read_file(
-        self, state: TableState, file: TableFile, columns: Sequence[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the rows of one of these files, without deleted rows; see `RewritableTable`."""
+    def file_reader(self, state: TableState) -> FileReader:
+        """Return the reader of these files, without deleted rows; see `RewritableTable`."""
         table = _table_from_state(state)
-        schema = table.schema() if columns is None else table.schema().select(*columns)
-        with self._catalog_errors():
-            yield from ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_record_batches(
-                [scan_task_from_file(file)]
-            )
+        return partial(read_file, table.metadata, table.io)
 
     def storable(self, schema: pa.Schema, state: TableState | None) -> pa.Schema:
         """Return the columns, with field ids, that the table needs to fit rows; see `LakeTable`."""

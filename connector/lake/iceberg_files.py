@@ -7,6 +7,8 @@ from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyiceberg.conversions import from_bytes, to_bytes
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.partitioning import partition_record_value
@@ -21,13 +23,16 @@ from pyiceberg.utils.truncate import (
     truncate_upper_bound_text_string,
 )
 
-from arrow_io.errors import LakeTableError
+from arrow_io.errors import LakeTableError, StorageError
+from arrow_io.storage.redaction import redacted
 from connector.lake.iceberg_schema import partitioning_from_spec
 from connector.lake.table import TableFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    import pyarrow as pa
+    from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
@@ -162,6 +167,30 @@ def table_file(
     has_path = folder and url.startswith(folder) and not task.delete_files
     path = url.removeprefix(folder) if has_path else None
     return TableFile(task, bounds, partition, size_bytes, rows, not_null, path)
+
+
+def read_file(
+    metadata: TableMetadata, io: FileIO, file: TableFile, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Read the rows of a file, without deleted rows.
+
+    Args:
+        metadata: The table's metadata.
+        io: The table's store.
+        file: A file that `table_file` returned.
+        columns: Columns of the table. None reads all.
+
+    Raises:
+        StorageError: The library cannot read the file.
+    """
+    schema = metadata.schema() if columns is None else metadata.schema().select(*columns)
+    task = scan_task_from_file(file)
+    try:
+        yield from ArrowScan(metadata, io, schema, AlwaysTrue()).to_record_batches([task])
+    except Exception as error:  # noqa: BLE001 - what stores raise has no base
+        text = redacted(str(error), io.properties) or type(error).__name__
+        message = f"a file of the Iceberg table at {metadata.location} cannot be read: {text}"
+        raise StorageError(message) from None
 
 
 def scan_task_from_file(file: TableFile) -> FileScanTask:

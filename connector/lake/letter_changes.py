@@ -213,7 +213,7 @@ class LetterTable:
         moved = pa.array([":".join(map(str, each)) for each in change.moved], pa.string())
         if state is not None:
             for each in list(self.table.data_files(state, ())):
-                for batch in self.table.read_file(state, each, DEAD_LETTERS_SCHEMA.names):
+                for batch in self.table.file_reader(state)(each, DEAD_LETTERS_SCHEMA.names):
                     is_moved = pc.is_in(identify(batch), value_set=moved)
                     yield batch.filter(pc.invert(is_moved))
         for file in change.files:
@@ -285,8 +285,7 @@ class LetterTable:
                 ids = pa.array([":".join(map(str, each)) for each in change.moved], pa.string())
                 ledger_ids = [each[1] for each in change.moved]
                 rewritten = rewrite_without(
-                    self.table,
-                    state,
+                    self.table.file_reader(state),
                     self._files(state, min(ledger_ids), max(ledger_ids)),
                     POSITIONS,
                     lambda _, rows: pc.is_in(identify(rows), value_set=ids),
@@ -320,7 +319,7 @@ class LetterTable:
         bounds = pc.min_max(batch.column("__ledger_id__")).as_py()
         present = [pa.array([], pa.string())]
         for file in self._files(state, bounds["min"], bounds["max"]):
-            present += (identify(each) for each in self.table.read_file(state, file, POSITIONS))
+            present += (identify(each) for each in self.table.file_reader(state)(file, POSITIONS))
         is_present = pc.is_in(identify(batch), value_set=pa.concat_arrays(present))
         return batch.filter(pc.invert(is_present))
 

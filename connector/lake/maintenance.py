@@ -14,9 +14,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, cast
 
 from arrow_io.core.option_values import check_whole_number
-from arrow_io.errors import LakeTableError, OptionError
+from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
 from arrow_io.storage.hidden import hidden
 from connector.lake.copy_plan import DEFAULT_SIZES
+from connector.lake.executors import run_in_threads
 from connector.lake.file_writer import FileSettings
 from connector.lake.rewriting import (
     count_rows_before,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from connector.lake.evolution import TableKind
+    from connector.lake.executors import Executor
+    from connector.lake.rewriting import DeletedRows
     from connector.lake.table import MaintainedTable, TableState
 
 PUBLISH_TIME: Final = "__publish_time__"
@@ -111,6 +114,7 @@ def maintain_table(
     settings: MaintenanceSettings | None = None,
     dry_run: bool = False,
     now: datetime | None = None,
+    executor: Executor = run_in_threads,
 ) -> MaintenanceSummary:
     """Delete old rows, merge small files, expire versions and delete unneeded files of a table.
 
@@ -127,6 +131,7 @@ def maintain_table(
         dry_run: Whether to report only. Files and versions that the run itself would make unneeded
             are not counted.
         now: The current time, with time zone. None asks the clock.
+        executor: Runs the tasks that rewrite files.
 
     Raises:
         OptionError: An option is not allowed, or a library is not installed.
@@ -143,23 +148,8 @@ def maintain_table(
         settings or MaintenanceSettings(),
         now or datetime.now(UTC),
         dry_run=dry_run,
+        executor=executor,
     )
-
-
-def is_needed(table: MaintainedTable, settings: MaintenanceSettings, now: datetime) -> bool:
-    """Return whether a table has files to merge, or rows that are too old; writes nothing.
-
-    Raises:
-        OptionError: The rows of the table have no age, which `keep` needs.
-        PulsarOffloadError: See `maintain_table`.
-    """
-    state = _state(table)
-    if plan_bins(table.data_files(state, ()), settings.file_bytes, settings.min_files):
-        return True
-    if settings.keep is None:
-        return False
-    _check_ages(table, state)
-    return count_rows_before(table, state, PUBLISH_TIME, now - settings.keep).files > 0
 
 
 def maintain(
@@ -169,67 +159,101 @@ def maintain(
     now: datetime,
     *,
     dry_run: bool = False,
+    executor: Executor = run_in_threads,
+    if_needed: bool = False,
 ) -> MaintenanceSummary:
-    """Maintain an open table; see `maintain_table`."""
+    """Maintain an open table; see `maintain_table`.
+
+    Args:
+        table: The table.
+        kind: Its format.
+        settings: See `maintain_table`, as for the parameters that are not named here.
+        now: The current time, with time zone.
+        dry_run: Whether to report only.
+        executor: Runs the tasks.
+        if_needed: Whether to expire versions and delete files only if rows were deleted or files
+            merged. A table that does not exist needs nothing.
+    """
+    upkeep = _Upkeep(table, kind, settings, executor, dry_run)
     summary = MaintenanceSummary(str(table.location))
-    state = _state(table)
+    state = table.read_state()
+    if state is None or state.progress is None:
+        if if_needed:
+            return summary
+        message = f"{table.location} is not a table that a copy writes: nothing to maintain"
+        raise LakeTableError(message)
     if settings.keep is not None:
-        summary.deleted_rows = _delete_rows(table, kind, state, settings, now, dry_run=dry_run)
-        state = _state(table)
-    bins = plan_bins(table.data_files(state, ()), settings.file_bytes, settings.min_files)
-    for step in split_bins(bins, _COMMIT_BYTES):
-        summary.merged_files += sum(len(each.files) for each in step)
-        summary.merged_bytes += sum(each.size_bytes for each in step)
-        if dry_run:
-            summary.new_files += len(step)
-            continue
-        file_settings = _file_settings(table, kind, state, settings)
-        sort_by = settings.sort_by or state.sort_by
-        summary.new_files += rewrite_bins(table, state, step, file_settings, sort_by)
-        state = _state(table)
+        deleted = upkeep.delete_rows(state, now - settings.keep)
+        summary.deleted_rows = deleted.rows
+        if deleted.files and not dry_run:
+            state = _reread(table)
+    upkeep.merge_files(state, summary)
+    if if_needed and not (summary.deleted_rows or summary.merged_files):
+        return summary
     summary.expired_versions = table.expire_versions(now, settings.expire_after, dry_run=dry_run)
     unneeded = table.delete_unneeded(now - settings.delete_after, dry_run=dry_run)
     summary.deleted_files = tuple(unneeded)
     return summary
 
 
-def _state(table: MaintainedTable) -> TableState:
+@dataclass(frozen=True, slots=True)
+class _Upkeep:
+    """The steps of a run that rewrite files."""
+
+    table: MaintainedTable
+    kind: TableKind
+    settings: MaintenanceSettings
+    executor: Executor
+    dry_run: bool
+
+    def delete_rows(self, state: TableState, time: datetime) -> DeletedRows:
+        """Delete the rows that were published earlier."""
+        _check_ages(self.table, state)
+        if self.dry_run:
+            return count_rows_before(self.table, state, PUBLISH_TIME, time)
+        file_settings = self._file_settings(state)
+        return delete_rows_before(
+            self.table, state, file_settings, PUBLISH_TIME, time, executor=self.executor
+        )
+
+    def merge_files(self, state: TableState, summary: MaintenanceSummary) -> None:
+        """Merge small files, and add to the summary what was done."""
+        settings = self.settings
+        bins = plan_bins(self.table.data_files(state, ()), settings.file_bytes, settings.min_files)
+        for number, step in enumerate(split_bins(bins, _COMMIT_BYTES)):
+            if not self.dry_run:
+                state = _reread(self.table) if number else state
+                summary.new_files += rewrite_bins(
+                    self.table,
+                    state,
+                    step,
+                    self._file_settings(state),
+                    executor=self.executor,
+                    sort_by=settings.sort_by or state.sort_by,
+                )
+            else:
+                summary.new_files += len(step)
+            summary.merged_files += sum(len(each.files) for each in step)
+            summary.merged_bytes += sum(each.size_bytes for each in step)
+
+    def _file_settings(self, state: TableState) -> FileSettings:
+        return FileSettings(
+            self.table.location,
+            self.table.data_prefix,
+            state.schema,
+            state.partitioning,
+            self.kind,
+            file_bytes=self.settings.file_bytes,
+        )
+
+
+def _reread(table: MaintainedTable) -> TableState:
+    """Return the state after a commit of this run."""
     state = table.read_state()
-    if state is None or state.progress is None:
-        message = f"{table.location} is not a table that a copy writes: nothing to maintain"
-        raise LakeTableError(message)
+    if state is None:
+        message = f"{table.location} disappeared while it was maintained"
+        raise ConcurrentCopyError(message)
     return state
-
-
-def _file_settings(
-    table: MaintainedTable, kind: TableKind, state: TableState, settings: MaintenanceSettings
-) -> FileSettings:
-    return FileSettings(
-        table.location,
-        table.data_prefix,
-        state.schema,
-        state.partitioning,
-        kind,
-        file_bytes=settings.file_bytes,
-    )
-
-
-def _delete_rows(
-    table: MaintainedTable,
-    kind: TableKind,
-    state: TableState,
-    settings: MaintenanceSettings,
-    now: datetime,
-    *,
-    dry_run: bool,
-) -> int:
-    assert settings.keep is not None  # noqa: S101 - checked by the caller
-    _check_ages(table, state)
-    time = now - settings.keep
-    if dry_run:
-        return count_rows_before(table, state, PUBLISH_TIME, time).rows
-    file_settings = _file_settings(table, kind, state, settings)
-    return delete_rows_before(table, state, file_settings, PUBLISH_TIME, time).rows
 
 
 def _check_ages(table: MaintainedTable, state: TableState) -> None:

@@ -16,6 +16,8 @@ import base64
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -38,11 +40,11 @@ from connector.lake.transforms import Partitioning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime, timedelta
+    from datetime import timedelta
 
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
-    from connector.lake.table import Commit
+    from connector.lake.table import Commit, FileReader
 
 _MAX_MANIFEST_BYTES = 256 << 20
 _NAME = re.compile(r"manifest-(\d{20})\.json")
@@ -198,33 +200,33 @@ class ParquetTable:
     def data_files(self, state: TableState, columns: Sequence[str]) -> Iterator[TableFile]:
         """Iterate over the files of the manifest that `read_state` read; see `RewritableTable`.
 
-        Manifests record no bounds. Partition values are texts.
+        Manifests record bounds of times only. Partition values are texts.
         """
         token = state.token
         assert isinstance(token, _Token)  # noqa: S101 - what `read_state` returned
         names = [str(each) for each in state.partitioning.fields]
-        bounds = dict.fromkeys(columns, (None, None))
         for number, each in self._descriptions(token.start, token.number):
             if len(each["partition"]) != len(names):
                 message = f"{each['path']!r:.100} has another partitioning than the table"
                 raise self._malformed_error(number, ValueError(message))
             partition = dict(zip(names, each["partition"].values(), strict=True))
-            path, size_bytes, rows = each["path"], each["size_bytes"], each["rows"]
-            yield TableFile(path, bounds, partition, size_bytes, rows, path=path)
+            try:
+                times = {name: _read_times(each, name) for name in columns}
+            except (ValueError, TypeError, AttributeError) as error:
+                raise self._malformed_error(number, error) from None
+            yield TableFile(
+                each["path"],
+                {name: (least, greatest) for name, (least, greatest, _) in times.items()},
+                partition,
+                each["size_bytes"],
+                each["rows"],
+                frozenset(name for name, (*_, nulls) in times.items() if nulls == 0),
+                each["path"],
+            )
 
-    def read_file(
-        self, state: TableState, file: TableFile, columns: Sequence[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the rows of one of these files; see `RewritableTable`.
-
-        Columns that were added after the file was written are null.
-        """
-        path = file.token
-        assert isinstance(path, str)  # noqa: S101 - what `data_files` returned
-        names = state.schema.names if columns is None else columns
-        schema = pa.schema([state.schema.field(each) for each in names])
-        for batch in read_rows(self.location, path, file.size_bytes, columns):
-            yield fit_rows(batch, schema, "parquet")
+    def file_reader(self, state: TableState) -> FileReader:
+        """Return the reader of these files; see `RewritableTable`."""
+        return partial(_read_file, self.location, state.schema)
 
     def find_unnamed_files(self) -> list[str]:
         """Return the paths of Parquet files that no manifest lists, for `location.delete_objects`.
@@ -362,6 +364,18 @@ class ParquetTable:
         return LakeTableError(message, object_key=name)
 
 
+def _read_file(
+    location: Location, schema: pa.Schema, file: TableFile, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Read the rows of a file. Columns that were added after it was written are null."""
+    path = file.token
+    assert isinstance(path, str)  # noqa: S101 - what `data_files` returned
+    if columns is not None:
+        schema = pa.schema([schema.field(each) for each in columns])
+    for batch in read_rows(location, path, file.size_bytes, columns):
+        yield fit_rows(batch, schema, "parquet")
+
+
 def _manifest_name(number: int) -> str:
     return f"manifest-{number:020}.json"
 
@@ -375,4 +389,26 @@ def _describe_file(file: DataFile, partitioning: Partitioning) -> dict[str, obje
         "partition": {
             each.name: None if value is None else each.text(value) for each, value in pairs
         },
+        "times": {
+            name: [each.least.isoformat(), each.greatest.isoformat(), each.nulls]
+            for name, each in file.stats.items()
+            if isinstance(each.least, datetime) and isinstance(each.greatest, datetime)
+        },
     }
+
+
+def _read_times(
+    description: dict[str, Any], column: str
+) -> tuple[datetime | None, datetime | None, int | None]:
+    """Return the recorded minimum and maximum of a column of times, and its number of nulls.
+
+    Raises:
+        ValueError: A time is malformed.
+        TypeError: A value has another type.
+        AttributeError: There is another value in the place of the columns.
+    """
+    recorded = description.get("times", {}).get(column)
+    if recorded is None:
+        return None, None, None
+    least, greatest, nulls = recorded
+    return datetime.fromisoformat(least), datetime.fromisoformat(greatest), nulls

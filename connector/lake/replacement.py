@@ -210,7 +210,8 @@ class LatestPerKey:
         files = (
             each for each in self.table.data_files(state, self.columns) if keys.may_match(each)
         )
-        yield from rewrite_without(self.table, state, files, self.columns, keys.match_rows, writer)
+        read = self.table.file_reader(state)
+        yield from rewrite_without(read, files, self.columns, keys.match_rows, writer)
 
 
 def keep_latest(

@@ -394,7 +394,9 @@ class _Keys:
             if self._keys.may_match(each)
         )
         return list(
-            rewrite_without(self._table, self._state, files, columns, self._are_older, writer)
+            rewrite_without(
+                self._table.file_reader(self._state), files, columns, self._are_older, writer
+            )
         )
 
     def _are_older(self, file: TableFile, rows: pa.Table) -> pa.BooleanArray:

@@ -1,12 +1,12 @@
 """Rewrites of a table's files: small ones are merged, and rows older than a time are deleted.
 
-A bin is a set of small files of one partition whose rows fit into one file. Each rewrite is one
-commit, which keeps the progress of copies. It fails if another writer changed the table meanwhile.
+A bin is a set of files of one partition whose rows fit into one file; it is the task of one thread
+or one Spark executor. Each rewrite is one commit, which keeps the progress of copies. It fails if
+another writer changed the table meanwhile.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -18,16 +18,17 @@ from arrow_io.errors import OptionError
 from connector.inputs.times import EPOCH
 from connector.lake.copied_rows import note_deletion
 from connector.lake.evolution import fit_rows
-from connector.lake.file_writer import FileWriter
+from connector.lake.executors import run_tasks
+from connector.lake.file_writer import FileWriter, delete_files
 from connector.lake.table import Commit, commit_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from connector.lake.data_file import DataFile
-    from connector.lake.evolution import TableKind
+    from connector.lake.executors import Executor
     from connector.lake.file_writer import FileSettings
-    from connector.lake.table import RewritableTable, TableFile, TableState
+    from connector.lake.table import FileReader, RewritableTable, TableFile, TableState
 
 _SMALL: Final = 3 / 4
 """A file below this share of the target size is small: Iceberg's `min-file-size-bytes`."""
@@ -46,7 +47,7 @@ class DeletedRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileBin:
-    """Small files of one partition, in the order of the table's files, that become one file."""
+    """Files of one partition, in the order of the table's files, whose rows fit into one file."""
 
     files: tuple[TableFile, ...]
 
@@ -65,29 +66,26 @@ def plan_bins(files: Iterable[TableFile], file_bytes: int, min_files: int) -> li
         min_files: Minimum number of files of a bin, at least 2, unless they are as long together as
             the target.
     """
-    partitions: dict[object, list[TableFile]] = {}
-    for file in files:
-        if file.size_bytes < file_bytes * _SMALL:
-            partitions.setdefault(tuple(file.partition.items()), []).append(file)
-    bins = (each for small in partitions.values() for each in _split(small, file_bytes))
+    small = (each for each in files if each.size_bytes < file_bytes * _SMALL)
     return [
         each
-        for each in bins
+        for each in _bins(small, file_bytes)
         if len(each.files) >= min_files or (len(each.files) > 1 and each.size_bytes >= file_bytes)
     ]
 
 
-def _split(files: Sequence[TableFile], file_bytes: int) -> Iterator[FileBin]:
-    current: list[TableFile] = []
-    size_bytes = 0
-    for each in files:
-        current.append(each)
-        size_bytes += each.size_bytes
-        if size_bytes >= file_bytes:
-            yield FileBin(tuple(current))
-            current, size_bytes = [], 0
-    if current:
-        yield FileBin(tuple(current))
+def _bins(files: Iterable[TableFile], size_bytes: int) -> Iterator[FileBin]:
+    """Put the files of each partition into bins that are completed at a size."""
+    partitions: dict[object, list[TableFile]] = {}
+    lengths: dict[object, int] = {}
+    for file in files:
+        key = tuple(file.partition.items())
+        partitions.setdefault(key, []).append(file)
+        lengths[key] = lengths.get(key, 0) + file.size_bytes
+        if lengths[key] >= size_bytes:
+            yield FileBin(tuple(partitions.pop(key)))
+            del lengths[key]
+    yield from (FileBin(tuple(each)) for each in partitions.values())
 
 
 def split_bins(bins: Sequence[FileBin], commit_bytes: int) -> Iterator[list[FileBin]]:
@@ -102,11 +100,98 @@ def split_bins(bins: Sequence[FileBin], commit_bytes: int) -> Iterator[list[File
         yield step
 
 
+@dataclass(frozen=True, slots=True)
+class RewrittenBin:
+    """What became of a bin.
+
+    Attributes:
+        files: The new files.
+        removed: The files that they replace.
+        deleted_rows: Rows of these that the new files lack.
+    """
+
+    files: tuple[DataFile, ...]
+    removed: tuple[TableFile, ...]
+    deleted_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BinWriter:
+    """Writes the rows of bins to new files; see `Work` of `connector.lake.executors`.
+
+    Attributes:
+        read: Reads the files of the bins.
+        settings: How files of the table are written.
+        sort_by: Columns by which the rows of each bin are sorted. Empty keeps their order.
+    """
+
+    read: FileReader
+    settings: FileSettings
+    sort_by: tuple[str, ...] = ()
+
+    def __call__(self, task: FileBin) -> RewrittenBin:
+        """Write the rows of a bin."""
+        with FileWriter(self.settings) as writer:
+            for batch in self._rows(task):
+                writer.write(batch)
+            return RewrittenBin(writer.finish(), task.files)
+
+    def discard(self, result: RewrittenBin, error: BaseException) -> None:
+        """Delete the new files of a bin after an error."""
+        delete_files(self.settings.location, result.files, error)
+
+    def _rows(self, task: FileBin) -> Iterator[pa.RecordBatch]:
+        batches = (batch for each in task.files for batch in self.read(each))
+        if not self.sort_by:
+            yield from batches
+            return
+        schema = self.settings.schema
+        fitted = [fit_rows(each, schema, self.settings.kind) for each in batches]
+        rows = pa.Table.from_batches(fitted, schema)
+        yield from rows.sort_by([(each, "ascending") for each in self.sort_by]).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class RowDeletion:
+    """Rewrites the files of bins without earlier rows; see `Work` of `connector.lake.executors`.
+
+    Attributes:
+        read: Reads the files of the bins.
+        settings: How files of the table are written.
+        column: Name of the column of times.
+        time: Rows with an earlier time are deleted.
+    """
+
+    read: FileReader
+    settings: FileSettings
+    column: str
+    time: datetime
+
+    def __call__(self, task: FileBin) -> RewrittenBin:
+        """Rewrite those files of a bin that have earlier rows."""
+        with FileWriter(self.settings) as writer:
+            rewritten = rewrite_without(self.read, task.files, [self.column], self._are_old, writer)
+            pairs = list(rewritten)
+            removed = tuple(file for file, _ in pairs)
+            return RewrittenBin(writer.finish(), removed, sum(count for _, count in pairs))
+
+    def _are_old(self, _: TableFile, rows: pa.Table) -> pa.BooleanArray:
+        times = rows[self.column]
+        is_earlier = pc.less(times, pa.scalar(self.time, times.type)).combine_chunks()
+        return is_earlier.fill_null(False)  # noqa: FBT003 - the value of rows without a time
+
+    def discard(self, result: RewrittenBin, error: BaseException) -> None:
+        """Delete the new files of a bin after an error."""
+        delete_files(self.settings.location, result.files, error)
+
+
 def rewrite_bins(
     table: RewritableTable,
     state: TableState,
     bins: Sequence[FileBin],
     settings: FileSettings,
+    *,
+    executor: Executor,
     sort_by: Sequence[str] = (),
 ) -> int:
     """Rewrite bins and commit the new files in place of the old ones; return how many are new.
@@ -116,6 +201,7 @@ def rewrite_bins(
         state: Its state when the bins were planned.
         bins: At least one.
         settings: How files of the table are written.
+        executor: Runs a task for each bin.
         sort_by: Columns by which the rows of each bin are sorted, which takes all of them into
             memory. Empty keeps the order of the files.
 
@@ -126,26 +212,12 @@ def rewrite_bins(
             on the error names them.
     """
     _check_sortable(table, state, sort_by)
-    files: list[DataFile] = []
     # A bin becomes one file, even if it grows a little.
     whole = replace(settings, file_bytes=2 * settings.file_bytes)
-    with ExitStack() as stack:
-        for each in bins:
-            writer = stack.enter_context(FileWriter(whole))
-            for batch in _rows(table, state, each, sort_by, settings.kind):
-                writer.write(batch)
-            files += writer.finish()
-    removed = [file for each in bins for file in each.files]
-    _commit(
-        table,
-        state,
-        settings,
-        files=files,
-        removed=removed,
-        reason="compaction",
-        has_same_rows=True,
-    )
-    return len(files)
+    writer = BinWriter(table.file_reader(state), whole, tuple(sort_by))
+    results = run_tasks(executor, writer, bins)
+    _commit(table, state, settings, results, reason="compaction", has_same_rows=True)
+    return sum(len(each.files) for each in results)
 
 
 def _check_sortable(table: RewritableTable, state: TableState, sort_by: Sequence[str]) -> None:
@@ -168,6 +240,8 @@ def delete_rows_before(
     settings: FileSettings,
     column: str,
     time: datetime,
+    *,
+    executor: Executor,
 ) -> DeletedRows:
     """Delete the rows whose time is earlier, in one commit. Rows without a time stay.
 
@@ -177,42 +251,28 @@ def delete_rows_before(
         settings: How files of the table are written.
         column: Name of a column of times with time zone.
         time: The time, with time zone.
+        executor: Runs tasks that each rewrite files of approximately the size of a new file.
 
     Raises:
         ConcurrentCopyError: Another writer changed the table. It has not changed here.
         PulsarOffloadError: Rows cannot be read or written. Written files are deleted, unless a note
             on the error names them.
     """
-
-    def is_old(_: TableFile, rows: pa.Table) -> pa.BooleanArray:
-        times = rows[column]
-        is_earlier = pc.less(times, pa.scalar(time, times.type)).combine_chunks()
-        return is_earlier.fill_null(False)  # noqa: FBT003 - the value of rows without a time
-
-    rows = 0
-    removed: list[TableFile] = []
-    with FileWriter(settings) as writer:
-        for file in _files_before(table, state, column, time):
-            if file.rows is not None and _is_older(file, column, time):
-                rows += file.rows
-                removed.append(file)
-                continue
-            for _, old_rows in rewrite_without(table, state, [file], [column], is_old, writer):
-                rows += old_rows
-                removed.append(file)
-        files = writer.finish()
+    # Files whose rows are all earlier need not be read.
+    older: list[TableFile] = []
+    uncertain: list[TableFile] = []
+    for each in _files_before(table, state, column, time):
+        (older if each.rows is not None and _is_older(each, column, time) else uncertain).append(
+            each
+        )
+    deletion = RowDeletion(table.file_reader(state), settings, column, time)
+    results = run_tasks(executor, deletion, list(_bins(uncertain, settings.file_bytes)))
+    results.append(RewrittenBin((), tuple(older), sum(each.rows or 0 for each in older)))
+    removed = sum(len(each.removed) for each in results)
     if removed:
         progress = note_deletion(state.progress or "", -((EPOCH - time) // _BOUND_PRECISION))
-        _commit(
-            table,
-            state,
-            settings,
-            files=files,
-            removed=removed,
-            reason="retention",
-            progress=progress,
-        )
-    return DeletedRows(rows, len(removed))
+        _commit(table, state, settings, results, reason="retention", progress=progress)
+    return DeletedRows(sum(each.deleted_rows for each in results), removed)
 
 
 def count_rows_before(
@@ -257,9 +317,8 @@ def _commit(
     table: RewritableTable,
     state: TableState,
     settings: FileSettings,
+    results: Sequence[RewrittenBin],
     *,
-    files: Sequence[DataFile],
-    removed: Sequence[TableFile],
     reason: str,
     has_same_rows: bool = False,
     progress: str | None = None,
@@ -267,13 +326,13 @@ def _commit(
     """Commit a rewrite. If `progress` is None, the progress stays the same."""
     assert state.progress is not None  # noqa: S101 - checked by the caller
     commit = Commit(
-        tuple(files),
+        tuple(file for each in results for file in each.files),
         settings.schema,
         settings.partitioning,
         state.progress,
         progress or state.progress,
         {"pulsar-offload.maintenance": reason},
-        tuple(removed),
+        tuple(file for each in results for file in each.removed),
         latest_per_key=state.latest_per_key,
         key_columns=state.key_columns,
         has_same_rows=has_same_rows,
@@ -281,9 +340,8 @@ def _commit(
     commit_files(settings.kind, table, commit, state)
 
 
-def rewrite_without(  # noqa: PLR0917 - what is read, then what is written
-    table: RewritableTable,
-    state: TableState,
+def rewrite_without(
+    read: FileReader,
     files: Iterable[TableFile],
     columns: Sequence[str],
     match: Callable[[TableFile, pa.Table], pa.BooleanArray],
@@ -292,9 +350,8 @@ def rewrite_without(  # noqa: PLR0917 - what is read, then what is written
     """Rewrite files without the rows that match; yield each, and how many of its rows matched.
 
     Args:
-        table: The table.
-        state: Its state.
-        files: Some of its files. Those without a matching row stay, and are not yielded.
+        read: Reads files of the table.
+        files: Some of them. Those without a matching row stay, and are not yielded.
         columns: Columns that `match` needs.
         match: Returns a mask of the rows of a file; no value of it is null.
         writer: Receives the rows that do not match.
@@ -303,7 +360,7 @@ def rewrite_without(  # noqa: PLR0917 - what is read, then what is written
         PulsarOffloadError: Rows cannot be read or written.
     """
     for file in files:
-        batches = list(table.read_file(state, file, columns))
+        batches = list(read(file, columns))
         if not batches:  # It has no rows, or others deleted each of them.
             continue
         rows = pa.Table.from_batches(batches)
@@ -312,7 +369,7 @@ def rewrite_without(  # noqa: PLR0917 - what is read, then what is written
         if not matching:
             continue
         if matching < len(rows):
-            for batch in filter_rows(table.read_file(state, file), pc.invert(is_matching)):
+            for batch in filter_rows(read(file), pc.invert(is_matching)):
                 writer.write(batch)
         yield file, matching
 
@@ -327,19 +384,3 @@ def filter_rows(
         first += batch.num_rows
         if selected.num_rows:
             yield selected
-
-
-def _rows(
-    table: RewritableTable,
-    state: TableState,
-    files: FileBin,
-    sort_by: Sequence[str],
-    kind: TableKind,
-) -> Iterator[pa.RecordBatch]:
-    batches = (batch for each in files.files for batch in table.read_file(state, each))
-    if not sort_by:
-        yield from batches
-        return
-    fitted = [fit_rows(each, state.schema, kind) for each in batches]
-    rows = pa.Table.from_batches(fitted, state.schema)
-    yield from rows.sort_by([(each, "ascending") for each in sort_by]).to_batches()

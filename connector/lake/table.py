@@ -164,6 +164,24 @@ class LakeTable(Protocol):
         """
 
 
+class FileReader(Protocol):
+    """Reads the rows of files of one version of a table. Can be pickled."""
+
+    def __call__(
+        self, file: TableFile, columns: Sequence[str] | None = None, /
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a file, in the same order each time, with the columns of the file.
+
+        Args:
+            file: One of the table's `data_files`.
+            columns: Columns of the table to read. None reads all.
+
+        Raises:
+            LakeTableError: The file is malformed.
+            StorageError: The store failed.
+        """
+
+
 class RewritableTable(LakeTable, Protocol):
     """A table whose files can be read, and be removed by a commit."""
 
@@ -179,20 +197,8 @@ class RewritableTable(LakeTable, Protocol):
             StorageError: The store or the catalog failed.
         """
 
-    def read_file(
-        self, state: TableState, file: TableFile, columns: Sequence[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a file, in the same order each time, with the columns of the file.
-
-        Args:
-            state: The table's state.
-            file: One of the table's `data_files`.
-            columns: Columns of the table to read. None reads all.
-
-        Raises:
-            LakeTableError: The file is malformed.
-            StorageError: The store failed.
-        """
+    def file_reader(self, state: TableState) -> FileReader:
+        """Return the reader of the `data_files` of a state."""
 
 
 class MaintainedTable(RewritableTable, Protocol):

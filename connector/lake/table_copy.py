@@ -25,7 +25,7 @@ from connector.increments.progress import Progress
 from connector.lake.change_events import LeftOut
 from connector.lake.copied_rows import CopiedRows
 from connector.lake.copy_plan import DEFAULT_SIZES, plan_table_copy, small_partition_notices
-from connector.lake.executors import run_in_threads
+from connector.lake.executors import run_in_threads, run_tasks
 from connector.lake.file_writer import FileSettings, delete_files
 from connector.lake.letter_changes import LetterChange, LetterTable
 from connector.lake.replacement import Replacement
@@ -324,18 +324,14 @@ class TableCopy:
     ) -> list[WrittenTask]:
         """Run all tasks and return their results. If one fails, delete all files and re-raise."""
         tasks = [task for each in increment.reads for task in each.tasks(self.sizes.task_bytes)]
-        results: list[WrittenTask] = []
-        try:
-            with self.increments.catalog.explain_missing():
-                for each in self.executor(writer, tasks):
-                    results.append(each)
-                    read_bytes += each.data_bytes
-                    on_progress(read_bytes)
-        except BaseException as error:
-            for each in results:
-                writer.discard(each, error)
-            raise
-        return results
+
+        def report(result: WrittenTask) -> None:
+            nonlocal read_bytes
+            read_bytes += result.data_bytes
+            on_progress(read_bytes)
+
+        with self.increments.catalog.explain_missing():
+            return run_tasks(self.executor, writer, tasks, report)
 
     @property
     def _letters(self) -> LetterTable | None:

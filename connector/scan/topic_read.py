@@ -25,7 +25,7 @@ from arrow_io.errors import OptionError
 from connector.display.text import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from arrow_io.columns import Origin
     from arrow_io.ledgers.ledger import Ledger
@@ -286,8 +286,9 @@ class TopicRead:
 class ScanTask:
     """Some entries of one topic partition, for one reader. Picklable.
 
-    It contains its read with all ledgers of the topic. To send many tasks, send the reads
-    (`Scan.reads`) once to each process, and the `handle` of each task.
+    It contains its read with all ledgers of the topic, which tasks that are pickled together share.
+    To send many tasks, send the reads (`Scan.reads`) once to each process, and the `handle` of each
+    task.
 
     Attributes:
         read: The read that it is a part of.
@@ -301,6 +302,10 @@ class ScanTask:
     def data_bytes(self) -> int:
         """How many bytes of data objects the task reads, counting whole blocks."""
         return sum(stop - start for *_, start, stop in self.block_ranges())
+
+    def __reduce__(self) -> tuple[Callable[..., ScanTask], tuple[list[TopicRead], TaskHandle]]:
+        """Pickle the read and the handle, which has the byte offsets that this process knows."""
+        return task_of, ([self.read], self.handle())
 
     def handle(self) -> TaskHandle:
         """Return a handle: `task_of` restores the task where its read is available."""

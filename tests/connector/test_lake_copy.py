@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import pickle
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from connector.lake.delta import DeltaTable
 from connector.lake.executors import run_in_threads
 from connector.lake.maintenance import MaintenanceSettings
 from connector.lake.parquet import ParquetTable
+from tests.support.executors import run_elsewhere
 from tests.support.golden import golden_topic
 from tests.support.lake_copies import (
     COLUMNS,
@@ -36,13 +36,10 @@ from tests.support.lake_copies import (
 from tests.support.lake_tables import table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from connector.inputs.bounds import Bound
     from connector.lake.table_copy import TableSummary
-    from connector.lake.task_writer import TaskWriter, WrittenTask
-    from connector.scan.topic_read import ScanTask
     from tests.support.buckets import MemoryBucket
 
 KINDS = ["delta", "parquet"]
@@ -78,18 +75,13 @@ def test_a_table_equals_a_batch_read(name: str, kind: str, tmp_path: Path) -> No
     options |= {"schema": str(schemas)} if schemas.exists() else {"value": "raw"}
     table = opened(tmp_path / "t", kind)
 
-    def elsewhere(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[WrittenTask]:
-        for each in tasks:
-            there, task = pickle.loads(pickle.dumps((write, each)))
-            yield pickle.loads(pickle.dumps(there(task)))
-
     [summary] = copy_topics(
         str(topic.objects_folder),
         name,
         str(tmp_path / "t"),
         format=kind,  # type: ignore[arg-type]
         sizes=CopySizes(task_bytes=1, commit_bytes=1),
-        executor=elsewhere,
+        executor=run_elsewhere,
         **options,
     )
 

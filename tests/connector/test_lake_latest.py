@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
+from connector.lake import delta, iceberg
 from connector.lake.copy_plan import CopySizes
 from connector.lake.delta import DeltaTable
 from connector.lake.file_writer import FileSettings, FileWriter
@@ -277,14 +278,14 @@ def test_only_files_that_may_have_the_keys_are_read(
 ) -> None:
     """Bounds of keys, of partitions, and buckets rule files out."""
     read: list[Sequence[str] | None] = []
-    for class_ in (DeltaTable, IcebergTable):
-        read_file = class_.read_file
+    for module in (delta, iceberg):
+        read_file = module.read_file
 
         def reading(*args: Any, read_file: Any = read_file) -> Any:  # noqa: ANN401
             read.append(args[3] if len(args) > 3 else None)
             return read_file(*args)
 
-        monkeypatch.setattr(class_, "read_file", reading)
+        monkeypatch.setattr(module, "read_file", reading)
     options: dict[str, Any] = {"partition_by": partition_by}
     with table_in(tmp_path, kind) as table:
         # A commit, and a file at least, for each two keys.
@@ -326,7 +327,7 @@ def test_nothing_is_left_that_was_staged(
         assert len(found) == summary.files == 1
         write_keyed(bucket.url, [("a", b"4"), (None, b"5")] * 3, append=True)
         class_ = type(table)
-        for name in ("data_files", "read_file", "commit"):
+        for name in ("data_files", "file_reader", "commit"):
             with monkeypatch.context() as patches:
                 error = LakeTableError("no")
                 patches.setattr(class_, name, _raising(error))

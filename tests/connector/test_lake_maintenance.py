@@ -15,12 +15,14 @@ import pyarrow as pa
 import pytest
 
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
-from connector.lake import delta, iceberg, maintenance, parquet, rewriting
+from connector.lake import delta, executors, iceberg, maintenance, parquet, rewriting
+from connector.lake.executors import run_in_threads
 from connector.lake.iceberg import IcebergTable
 from connector.lake.iceberg_upkeep import unneeded_names
 from connector.lake.maintenance import MaintenanceSettings, maintain
 from connector.lake.parquet import ParquetTable
 from connector.lake.table_kinds import KINDS, open_table
+from tests.support.executors import run_elsewhere, run_here
 from tests.support.interruption import Interruption
 from tests.support.lake_kinds import read_back, table_in
 from tests.support.lake_tables import staged
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from connector.lake.evolution import TableKind
+    from connector.lake.executors import Executor
     from connector.lake.maintenance import MaintenanceSummary
     from connector.lake.table import LakeTable, MaintainedTable
 
@@ -85,10 +88,13 @@ def _filled(
 
 
 def _maintain(
-    table: MaintainedTable, kind: TableKind, settings: MaintenanceSettings, *, dry_run: bool = False
+    table: MaintainedTable,
+    kind: TableKind,
+    settings: MaintenanceSettings,
+    **options: Any,  # noqa: ANN401 - those of `maintain`
 ) -> MaintenanceSummary:
     # The store's clock sets the times of files.
-    return maintain(table, kind, settings, datetime.now(UTC) + _LATER, dry_run=dry_run)
+    return maintain(table, kind, settings, datetime.now(UTC) + _LATER, **options)
 
 
 def _numbers(table: LakeTable) -> list[int]:
@@ -117,18 +123,21 @@ def _folder_table(
 
 
 @pytest.mark.parametrize("partition_by", [(), ("country",), ("day(__publish_time__)",)])
-@pytest.mark.parametrize("sort_by", [(), ("country", "n")])
+@pytest.mark.parametrize(
+    ("sort_by", "executor"), [((), run_in_threads), (("country", "n"), run_elsewhere)]
+)
 def test_the_rows_and_the_progress_stay(
     folder_table: tuple[LakeTable, TableKind],
     partition_by: tuple[str, ...],
     sort_by: tuple[str, ...],
+    executor: Executor,
 ) -> None:
     """Small files of a partition become one, and the next copy continues."""
     table, kind = _filled(folder_table[0], partition_by), folder_table[1]
     files, rows = _file_count(table), list(range(_COMMITS * _ROWS))
     settings = MaintenanceSettings(min_files=2, sort_by=sort_by)
 
-    summary = _maintain(table, kind, settings)
+    summary = _maintain(table, kind, settings, executor=executor)
 
     partitions = {(): 1, ("country",): 3, ("day(__publish_time__)",): 2}[partition_by]
     assert _file_count(table) == summary.new_files == partitions
@@ -242,9 +251,12 @@ def test_young_files_and_versions_remain(folder_table: tuple[LakeTable, TableKin
         assert summary.expired_versions == 0
 
 
-@pytest.mark.parametrize("partition_by", [(), ("day(__publish_time__)",)])
+@pytest.mark.parametrize(
+    ("partition_by", "executor"),
+    [((), run_in_threads), (("day(__publish_time__)",), run_elsewhere)],
+)
 def test_old_rows_are_deleted(
-    folder_table: tuple[LakeTable, TableKind], partition_by: tuple[str, ...]
+    folder_table: tuple[LakeTable, TableKind], partition_by: tuple[str, ...], executor: Executor
 ) -> None:
     """Exactly those that were published before."""
     table, kind = _filled(folder_table[0], partition_by), folder_table[1]
@@ -253,7 +265,7 @@ def test_old_rows_are_deleted(
     settings = MaintenanceSettings(keep=timedelta(days=90), min_files=1000)
 
     planned = maintain(table, kind, settings, now, dry_run=True)
-    summary = maintain(table, kind, settings, now)
+    summary = maintain(table, kind, settings, now, executor=executor)
 
     assert planned.deleted_rows >= summary.deleted_rows == kept + 1
     assert _numbers(table) == list(range(kept + 1, _COMMITS * _ROWS))
@@ -280,13 +292,50 @@ def test_what_cannot_be_maintained(
     assert tmp_path.exists()
 
 
+def test_a_task_that_fails(
+    folder_table: tuple[LakeTable, TableKind], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of the other tasks are deleted, and the table stays."""
+    table, kind = _filled(folder_table[0], ("country",)), folder_table[1]
+    before = set(tmp_path.rglob("*.parquet"))
+    write = rewriting.BinWriter.__call__
+
+    def fail(writer: rewriting.BinWriter, task: rewriting.FileBin) -> rewriting.RewrittenBin:
+        result = write(writer, task)
+        if task.files[0].partition["country"] is None:
+            raise LakeTableError("no")
+        return result
+
+    monkeypatch.setattr(rewriting.BinWriter, "__call__", fail)
+    for executor in (run_in_threads, run_here):
+        with pytest.raises(LakeTableError, match="no"):
+            _maintain(table, kind, _EVERYTHING, executor=executor)
+
+    left = set(tmp_path.rglob("*.parquet")) - before
+    assert len(left) == 2, "that task itself cannot know"
+    assert _numbers(table) == list(range(_COMMITS * _ROWS))
+
+
+def test_a_run_that_is_not_needed(folder_table: tuple[LakeTable, TableKind]) -> None:
+    """It reads the state of the table once, and deletes nothing."""
+    table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
+    assert _maintain(table, kind, _EVERYTHING, if_needed=True).merged_files == 0
+    _filled(table, commits=1)
+    staged(table, table.read_state(), _batch(range(1000, 1003)), "never committed")
+
+    summary = _maintain(table, kind, _EVERYTHING, if_needed=True)
+
+    assert (summary.merged_files, summary.deleted_files) == (0, ())
+    assert _maintain(table, kind, _EVERYTHING).deleted_files != ()
+
+
 def _interrupted(
     kind: TableKind,
     tmp_path: Path,
     interrupt: Any,  # noqa: ANN401 - of a table
 ) -> Iterator[MaintainedTable]:
     """Interrupt a run at each of its lines in turn; yield the table after each."""
-    files = {_CODE[kind], maintenance.__file__, rewriting.__file__}
+    files = {_CODE[kind], executors.__file__, maintenance.__file__, rewriting.__file__}
     lines: set[tuple[str, int]] = set()
     settings = MaintenanceSettings(
         min_files=2,
@@ -302,7 +351,8 @@ def _interrupted(
             table = _filled(opened, commits=_FEW)
             interruption = Interruption(files, lines, partial(interrupt, other))
             with suppress(_KilledError, ConcurrentCopyError), interruption:
-                maintain(table, kind, settings, now)
+                # In other threads it would not be interrupted.
+                maintain(table, kind, settings, now, executor=run_here)
             if not interruption.is_over:
                 assert len(lines) > 20, "the run was not followed"
                 return

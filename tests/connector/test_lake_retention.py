@@ -10,9 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from arrow_io.errors import OptionError
+from arrow_io.errors import LakeTableError, OptionError
+from arrow_io.storage.location import Location
 from connector.lake.data_file import DataFile
-from connector.lake.maintenance import MaintenanceSettings, is_needed, maintain
+from connector.lake.maintenance import MaintenanceSettings, maintain
+from connector.lake.parquet import ParquetTable
+from connector.lake.state_file import decode_state, encode_state
 from connector.lake.table_kinds import KINDS
 from tests.support.lake_kinds import read_back, table_in
 from tests.support.lake_tables import staged
@@ -54,10 +57,9 @@ def test_a_table_without_the_column(folder_table: tuple[LakeTable, TableKind]) -
     table.commit(staged(table, state, pa.record_batch([[1]], names=["n"]), "1"), state)
     settings = MaintenanceSettings(keep=timedelta(days=1))
 
-    with pytest.raises(OptionError, match="no column __publish_time__, which keep needs"):
-        is_needed(table, settings, _EPOCH)
-    with pytest.raises(OptionError, match="no column __publish_time__, which keep needs"):
-        maintain(table, kind, settings, _EPOCH)
+    for if_needed in (True, False):
+        with pytest.raises(OptionError, match="no column __publish_time__, which keep needs"):
+            maintain(table, kind, settings, _EPOCH, if_needed=if_needed)
 
 
 def test_rows_without_a_time_stay(folder_table: tuple[LakeTable, TableKind]) -> None:
@@ -73,6 +75,43 @@ def test_rows_without_a_time_stay(folder_table: tuple[LakeTable, TableKind]) -> 
 
     assert summary.deleted_rows == 2
     assert _numbers(table) == [2, 3, 5]
+
+
+def test_which_files_are_read(folder_table: tuple[LakeTable, TableKind], tmp_path: Path) -> None:
+    """Only those that may have both older and younger rows: bounds of times tell of the others."""
+    table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
+    now = _EPOCH + timedelta(days=9)
+    for number, ages in enumerate(([9, 8], [7, 1], [2, 0])):
+        state = table.read_state()
+        times = [now - timedelta(days=each) for each in ages]
+        rows = pa.record_batch([times, [number] * 2, ["DE"] * 2], schema=_SCHEMA)
+        before = set(tmp_path.rglob("*.parquet"))
+        table.commit(staged(table, state, rows, str(number)), state)
+        if number != 1:
+            [file] = set(tmp_path.rglob("*.parquet")) - before
+            file.write_bytes(bytes(file.stat().st_size))
+    settings = MaintenanceSettings(keep=timedelta(days=5))
+
+    planned = maintain(table, kind, settings, now, dry_run=True)
+    summary = maintain(table, kind, settings, now)
+
+    assert (planned.deleted_rows, summary.deleted_rows) == (4, 3)
+    assert maintain(table, kind, settings, now).deleted_rows == 0
+
+
+@pytest.mark.parametrize("recorded", [3, [], ["x", "y", 0]])
+def test_malformed_bounds(recorded: object, tmp_path: Path) -> None:
+    """A manifest with other values than times is malformed."""
+    table = ParquetTable(Location(str(tmp_path)))
+    rows = pa.record_batch([[_EPOCH], [1], ["DE"]], schema=_SCHEMA)
+    table.commit(staged(table, None, rows, "1"), None)
+    [manifest] = tmp_path.glob("_pulsar_offload/*.json")
+    content = decode_state(manifest.read_bytes(), 1, {})
+    content["files"][0]["times"] = {"__publish_time__": recorded}
+    manifest.write_bytes(encode_state(1, content))
+
+    with pytest.raises(LakeTableError, match="cannot be read"):
+        maintain(table, "parquet", MaintenanceSettings(keep=timedelta()), _EPOCH)
 
 
 def test_a_file_without_rows(folder_table: tuple[LakeTable, TableKind], tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
 
 import spark_ds
-from connector import CopySizes
+from connector import CopySizes, MaintenanceSettings
 from tests.spark_ds.web_interface import read_web_interface
 
 SOURCE: Final = "pulsar_offload"
@@ -29,8 +29,8 @@ def main(argument: str) -> None:
         argument: JSON object: `settings` of the session, `folder` for what is written, and `rows`,
             `typed`, `damaged` and `left_out`, the options of four reads. The file that is the
             schema of `typed` is deleted once the frame is made. `streamed` has the options of a
-            stream, `sink` those of the topics that are written, and `copied` the arguments of a
-            copy.
+            stream, `sink` those of the topics that are written, and `copied` the arguments of
+            copies, each with those of the maintenance of its table.
     """
     given = json.loads(argument)
     folder = Path(given["folder"])
@@ -71,7 +71,9 @@ def write(spark: SparkSession, given: dict[str, Any], folder: Path) -> int:
     options = {**sink, "topic": "streamed", "checkpointLocation": str(folder / "checkpoint")}
     query = writer.options(**options).trigger(availableNow=True).start()
     query.awaitTermination()
-    spark_ds.copy_topics(spark, **given["copied"], sizes=CopySizes(task_bytes=1))
+    for copied, maintained in given["copied"]:
+        spark_ds.copy_topics(spark, **copied, sizes=CopySizes(task_bytes=1))
+        spark_ds.maintain_table(spark, **maintained, settings=MaintenanceSettings(min_files=2))
     return sum(each["numInputRows"] > 0 for each in query.recentProgress)
 
 

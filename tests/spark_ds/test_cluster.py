@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypedDict
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 
@@ -30,6 +31,7 @@ from tests.support.golden import golden_topic
 from tests.support.golden_values import comparable, expected_values
 from tests.support.lake_copies import in_order
 from tests.support.lake_tables import table_of
+from tests.support.latest_rows import catalog_options
 
 pytestmark = pytest.mark.spark
 
@@ -67,7 +69,8 @@ class ClusterRun:
         pages: What the web interface showed in the end, by path.
         events: The event log.
         bucket: The topics that it wrote.
-        lake: The table that it copied to.
+        lake: The table of plain Parquet that it copied to.
+        iceberg: The table of Iceberg.
     """
 
     rows: pa.Table
@@ -79,6 +82,7 @@ class ClusterRun:
     events: str
     bucket: Path
     lake: Path
+    iceberg: Path
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +102,8 @@ def run(
     # Seen from where the driver runs, and by no executor.
     typed = {"schema": "schemas.json", "topic": TYPED.name, "value": "struct", **secrets}
     small = {"url": small_bucket, "topic": ",".join(TOPICS), "task_bytes": "1", **secrets}
+    catalog = {"location": str(folder / "iceberg"), "s3.secret-access-key": MARKER}
+    catalog |= catalog_options(folder)
     argument = {
         "folder": str(folder),
         "settings": {
@@ -129,14 +135,17 @@ def run(
             **secrets,
         },
         "sink": {"url": str(folder / "bucket"), **secrets},
-        "copied": {
-            "url": small_bucket,
-            "topic": STREAMED,
-            "target": str(folder / "lake"),
-            "format": "parquet",
-            "storage_options": {"key": MARKER},
-            **RAW,
-        },
+        "copied": [
+            (
+                {"url": small_bucket, "topic": STREAMED, "storage_options": storage, **RAW, **each},
+                {"target_options": storage, **each},
+            )
+            for storage in [{"key": MARKER}]
+            for each in (
+                {"target": str(folder / "lake"), "format": "parquet"},
+                {"target": "shop.lake", "format": "iceberg", "table_options": catalog},
+            )
+        ],
     }
     program = Path(__file__).with_name("cluster_program.py")
     done = subprocess.run(
@@ -160,6 +169,7 @@ def run(
         "".join(path.read_text() for path in (folder / "events").glob("*/events*")),
         folder / "bucket",
         folder / "lake",
+        folder / "iceberg",
     )
 
 
@@ -228,13 +238,17 @@ def test_what_executors_write_is_what_they_read(run: ClusterRun, small_bucket: s
     assert run.result["batches"] == 2
 
 
-def test_executors_copy_a_topic_to_a_table(run: ClusterRun, small_bucket: str) -> None:
-    """The rows of a read; a task of each partition wrote a file."""
+def test_executors_copy_and_maintain_tables(run: ClusterRun, small_bucket: str) -> None:
+    """The rows of a read; the files that several tasks wrote became one."""
     table = ParquetTable(Location(str(run.lake)))
 
     expected = open_topic(small_bucket, STREAMED, **RAW).to_table()
     assert in_order(table_of(table)) == in_order(expected)
-    assert len(list(table.files())) >= 3
+    assert len(list(table.files())) == 1
+    assert len(list(run.lake.rglob("*.parquet"))) > 3
+    rows = [pq.ParquetFile(each).metadata.num_rows for each in run.iceberg.rglob("*.parquet")]
+    assert len(rows) > 3
+    assert max(rows) * 2 == sum(rows) == 2 * expected.num_rows
 
 
 def test_no_secret_is_shown(run: ClusterRun) -> None:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 import spark_ds
-from arrow_io.errors import PayloadDecodeError
+from arrow_io.errors import PayloadDecodeError, PulsarOffloadError
 from arrow_io.storage.location import Location
-from connector import CopySizes, copy_topics, open_catalog, write_messages
+from connector import (
+    CopySizes,
+    MaintenanceSettings,
+    copy_topics,
+    open_catalog,
+    write_messages,
+)
 from connector.lake.delta import DeltaTable
 from connector.lake.iceberg import IcebergTable
 from connector.lake.parquet import ParquetTable
+from connector.lake.table_kinds import KINDS
 from connector.statistics.store import open_statistics
 from tests.spark_ds.queries import frame
 from tests.support.debezium import recording
@@ -27,9 +35,9 @@ from tests.support.lake_copies import (
     sound_rows,
     write_topic,
 )
-from tests.support.lake_kinds import table_in
+from tests.support.lake_kinds import read_back, table_in
 from tests.support.lake_tables import table_of
-from tests.support.latest_rows import check_latest, copy_latest, write_keyed
+from tests.support.latest_rows import catalog_options, check_latest, copy_latest, write_keyed
 from tests.support.statistics import rows_of
 
 if TYPE_CHECKING:
@@ -200,3 +208,59 @@ def test_change_events_on_executors(spark: SparkSession, tmp_path: Path) -> None
     }  # fmt: skip
     assert (log.rows, log.left_out.tombstones) == (9, 2)
     assert (latest.rows, latest.left_out.tombstones) == (3, 0)
+
+
+def _target(folder: Path, kind: TableKind) -> tuple[str, dict[str, Any]]:
+    """Name the table of `table_in`, and return the options that open it."""
+    if kind != "iceberg":
+        return str(folder / "t"), {"format": kind}
+    return "shop.t", {"format": kind, "table_options": catalog_options(folder)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_executors_merge_files(spark: SparkSession, tmp_path: Path, kind: TableKind) -> None:
+    """The rows stay, a copy on Spark maintains its table too, and old rows are deleted."""
+    url, (target, options) = str(tmp_path / "bucket"), _target(tmp_path, kind)
+    settings = MaintenanceSettings(min_files=2, sort_by=("number",))
+    with table_in(tmp_path, kind) as table:
+        for first in (0, 20):
+            write_topic(url, range(first, first + 20), append=first > 0)
+            copy_topics(url, "orders", target, schema=SCHEMA, partition_by=["country"], **options)
+
+        done = spark_ds.maintain_table(spark, target, settings=settings, **options)
+        write_topic(url, range(40, 50), append=True)
+        [last] = spark_ds.copy_topics(
+            spark, url, "orders", target, schema=SCHEMA, maintenance=settings, **options
+        )
+
+        assert (done.merged_files, done.new_files) == (6, 3)
+        assert (last.rows, last.merged_files) == (10, 6)
+        assert in_order(read_back(table).select(list(COLUMNS))) == batch_rows(url)
+        *_, middle = sorted(each["__publish_time__"] for each in batch_rows(url))[:30]
+        keep = MaintenanceSettings(keep=timedelta(), min_files=2)
+        done = spark_ds.maintain_table(spark, target, settings=keep, now=middle, **options)
+        left = [each for each in batch_rows(url) if each["__publish_time__"] >= middle]
+        assert done.deleted_rows == 50 - len(left) > 20
+        assert in_order(read_back(table).select(list(COLUMNS))) == left
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "parquet"])
+def test_a_file_that_an_executor_cannot_read(
+    spark: SparkSession, tmp_path: Path, kind: TableKind
+) -> None:
+    """Its error is raised on the driver, and the files of the other tasks are deleted."""
+    url, (target, options) = str(tmp_path / "bucket"), _target(tmp_path, kind)
+    with table_in(tmp_path, kind):
+        for first in (0, 20):
+            write_topic(url, range(first, first + 20), append=first > 0)
+            copy_topics(url, "orders", target, schema=SCHEMA, partition_by=["country"], **options)
+        files = set(tmp_path.rglob("*.parquet"))
+        damaged = min(files)
+        damaged.write_bytes(bytes(damaged.stat().st_size))
+
+        with pytest.raises(PulsarOffloadError, match="cannot be read"):
+            spark_ds.maintain_table(
+                spark, target, settings=MaintenanceSettings(min_files=2), **options
+            )
+
+        assert set(tmp_path.rglob("*.parquet")) == files
