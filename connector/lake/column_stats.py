@@ -1,4 +1,4 @@
-"""Column statistics of a Parquet file, from its footer, for the table's metadata.
+"""Column statistics of a Parquet file: for its encoding, and for the table's metadata.
 
 Engines prune files by its bounds, so no value of the file may be outside them.
 """
@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from connector.lake.data_file import ColumnStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import pyarrow.parquet as pq
-
 _MAX_LENGTH = 64
 """Maximum length of a string or binary bound: tables hold the statistics of all files in memory."""
+_SAMPLE_ROWS, _DISTINCT = 16_384, 15 / 16
+"""In a sample with this share of distinct values, a column has more than 100,000 of them if all are
+alike: a dictionary of 8 bytes each is nearly as long as Arrow allows."""
 _LAST_BEFORE_SURROGATES, _FIRST_AFTER_SURROGATES = "\ud7ff", "\ue000"
 _LAST_CHARACTER = "\U0010ffff"
 
@@ -64,6 +66,26 @@ class FileStats:
         except (OverflowError, ValueError):  # Python's times are in the years 1 to 9999.
             return ColumnStats(nulls)
         return ColumnStats(nulls, _lower_bound(least), _upper_bound(greatest))
+
+
+def columns_with_dictionary(table: pa.Table) -> list[str]:
+    """Return the paths of the Parquet columns whose values a dictionary makes shorter.
+
+    Arrow abandons a dictionary of more than 1 MiB, but not before it has hashed its values and
+    written references to them. So columns whose first values hardly repeat get none.
+    """
+    sample = table.slice(0, _SAMPLE_ROWS)
+    distinct = {
+        each.name
+        for each in table.schema
+        if _has_order(each.type)
+        and pc.count_distinct(sample.column(each.name)).as_py() > _DISTINCT * len(sample)
+    }
+    with pa.BufferOutputStream() as sink:
+        pq.write_table(table.schema.empty_table(), sink)
+        columns = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+    paths = [columns.column(number).path for number in range(len(columns))]
+    return [each for each in paths if each not in distinct]
 
 
 def _has_order(type_: pa.DataType) -> bool:

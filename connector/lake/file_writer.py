@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from arrow_io.core.wording import counted
 from arrow_io.errors import PulsarOffloadError
-from connector.lake.column_stats import FileStats
+from connector.lake.column_stats import FileStats, columns_with_dictionary
 from connector.lake.data_file import DataFile
 from connector.lake.evolution import fit_rows
 from connector.lake.partition_folders import check_partitioning, partition_folder
@@ -146,12 +146,13 @@ class FileWriter:
         self._pending_bytes -= pending.size_bytes
         # Removed and put back, so that the dictionary is in order of last use.
         open_file = self._open.pop(values, None)
+        table = pending.table(self._settings.file_schema)
         if open_file is None:
             while len(self._open) >= self._settings.open_files:
                 self._complete(next(iter(self._open)))
-            open_file = _OpenFile(self._settings, values)
+            open_file = _OpenFile(self._settings, values, columns_with_dictionary(table))
         self._open[values] = open_file
-        open_file.write(pending.table(self._settings.file_schema))
+        open_file.write(table)
         if open_file.size_bytes >= self._settings.file_bytes:
             self._complete(values)
 
@@ -202,7 +203,9 @@ class _PendingRows:
 
 
 class _OpenFile:
-    def __init__(self, settings: FileSettings, values: tuple[object, ...]) -> None:
+    def __init__(
+        self, settings: FileSettings, values: tuple[object, ...], with_dictionary: list[str]
+    ) -> None:
         folder = settings.data_prefix + partition_folder(
             settings.partitioning, values, settings.kind
         )
@@ -216,6 +219,7 @@ class _OpenFile:
             pa.PythonFile(self._parts, mode="w"),
             settings.file_schema,
             compression=settings.compression,
+            use_dictionary=with_dictionary,
             write_page_index=True,
             metadata_collector=self._footers,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -303,3 +303,29 @@ class _FailingTrace(RequestTrace):
             message = "no"
             raise StorageError(message)
         super().note_request(*args, **options)  # type: ignore[arg-type]
+
+
+def test_which_columns_get_a_dictionary(tmp_path: Path) -> None:
+    """Those whose values repeat, and all inside others; a name may have dots."""
+    numbers = range(2000)
+    columns = {
+        "unique": list(numbers),
+        "few": [n % 3 for n in numbers],
+        "text.s": [f"text {n}" for n in numbers],
+        "country": [["DE", None, "FR"][n % 3] for n in numbers],
+        "time": [datetime(2026, 1, 1, tzinfo=UTC) + n * timedelta(milliseconds=1) for n in numbers],
+        "nothing": pa.nulls(len(numbers), pa.string()),
+        "orders": [[{"price": n / 7, "tags": {"a": "b"}}] for n in numbers],
+    }
+    type_ = pa.list_(pa.struct([("price", pa.float64()), ("tags", pa.map_("string", "string"))]))
+    table = pa.table(columns | {"orders": pa.array(columns["orders"], type_)})
+    settings = settings_of(Location(str(tmp_path)), schema=table.schema)
+
+    [file] = written(settings, table.to_batches())
+
+    footer = pq.read_metadata(tmp_path / file.path)
+    group = footer.row_group(0)
+    chunks = [group.column(n) for n in range(group.num_columns)]
+    plain = {each.path_in_schema for each in chunks if "RLE_DICTIONARY" not in each.encodings}
+    assert plain == {"unique", "text.s", "time"}
+    assert table_of(settings.location, file).equals(table)
