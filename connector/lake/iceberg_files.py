@@ -6,9 +6,10 @@ import re
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import pyarrow.parquet as pq
 from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.io.pyarrow import ArrowScan, pyarrow_to_schema
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.partitioning import partition_record_value
@@ -17,7 +18,7 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import EMPTY_DICT, Record
-from pyiceberg.types import DecimalType, DoubleType, FloatType
+from pyiceberg.types import DecimalType, DoubleType, FloatType, ListType, MapType, StructType
 from pyiceberg.utils.truncate import (
     truncate_upper_bound_binary_string,
     truncate_upper_bound_text_string,
@@ -25,7 +26,8 @@ from pyiceberg.utils.truncate import (
 
 from arrow_io.errors import LakeTableError, StorageError
 from arrow_io.storage.redaction import redacted
-from connector.lake.iceberg_schema import partitioning_from_spec
+from connector.lake.evolution import fit_rows
+from connector.lake.iceberg_schema import arrow_schema, partitioning_from_spec
 from connector.lake.table import TableFile
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.types import PrimitiveType
+    from pyiceberg.types import IcebergType, PrimitiveType
 
     from connector.lake.data_file import ColumnStats, DataFile
 
@@ -181,16 +183,64 @@ def read_file(
         columns: Columns of the table. None reads all.
 
     Raises:
+        LakeTableError: The library would change rows of the file.
         StorageError: The library cannot read the file.
     """
     schema = metadata.schema() if columns is None else metadata.schema().select(*columns)
     task = scan_task_from_file(file)
     try:
+        with io.new_input(task.file.file_path).open() as source, pq.ParquetFile(source) as parquet:
+            if not task.delete_files and _has_columns_of(metadata, parquet.schema_arrow):
+                fields = arrow_schema(schema)
+                names = [each for each in fields.names if each in parquet.schema_arrow.names]
+                for batch in parquet.iter_batches(columns=names):
+                    yield fit_rows(batch, fields, "iceberg")
+                return
+        _check_nulls(metadata, schema)
         yield from ArrowScan(metadata, io, schema, AlwaysTrue()).to_record_batches([task])
+    except LakeTableError:
+        raise
     except Exception as error:  # noqa: BLE001 - what stores raise has no base
         text = redacted(str(error), io.properties) or type(error).__name__
         message = f"a file of the Iceberg table at {metadata.location} cannot be read: {text}"
         raise StorageError(message) from None
+
+
+def _has_columns_of(metadata: TableMetadata, columns: pa.Schema) -> bool:
+    """Return whether a file's columns have the names of the table's, and the others are null."""
+    schema = metadata.schema()
+    try:
+        file_schema = pyarrow_to_schema(columns)
+    except Exception:  # noqa: BLE001 - the file has no field ids, or types that only a scan knows
+        return False
+    missing = schema.field_ids - file_schema.field_ids
+    partitioned = {each.source_id for spec in metadata.partition_specs for each in spec.fields}
+    has_values = any(schema.find_field(each).initial_default is not None for each in missing)
+    return not (has_values or missing & partitioned) and all(
+        schema.find_column_name(each) == file_schema.find_column_name(each)
+        for each in file_schema.field_ids
+    )
+
+
+def _check_nulls(metadata: TableMetadata, schema: Schema) -> None:
+    """Raise `LakeTableError` if the library's scan would change rows with these columns."""
+    if any(_loses_nulls(each.field_type) for each in schema.fields):
+        message = (
+            f"a file of the Iceberg table at {metadata.location} has deleted rows, or columns that"
+            " were renamed since, and PyIceberg would read lists and maps of structs that are null"
+            " as empty: rewrite the table's files with Spark or Trino"
+        )
+        raise LakeTableError(message)
+
+
+def _loses_nulls(type_: IcebergType) -> bool:
+    """Return whether the library (0.12) reads null values of a type as empty ones."""
+    if isinstance(type_, StructType):
+        return any(_loses_nulls(each.field_type) for each in type_.fields)
+    if isinstance(type_, ListType | MapType):
+        inner = type_.element_type if isinstance(type_, ListType) else type_.value_type
+        return isinstance(inner, StructType) or _loses_nulls(inner)
+    return False
 
 
 def scan_task_from_file(file: TableFile) -> FileScanTask:

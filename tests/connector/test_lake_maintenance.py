@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
@@ -59,6 +60,9 @@ _INTERRUPTED: Final = [
     pytest.param(kind, marks=pytest.mark.exhaustive) if kind == "iceberg" else kind
     for kind in KINDS
 ]
+
+
+_ITEM: Final = pa.struct([("price", pa.float64())])
 
 
 class _KilledError(BaseException):
@@ -148,6 +152,72 @@ def test_the_rows_and_the_progress_stay(
     assert _numbers(table) == [*rows, *range(len(rows), len(rows) + 2)]
     _copy(table, range(100, 101))
     assert _progress(table) == "101"
+
+
+def test_nulls_at_every_depth_stay(
+    folder_table: tuple[LakeTable, TableKind], tmp_path: Path
+) -> None:
+    """A null list, map or struct is no empty one, and rows that a struct lacks are null."""
+    table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
+    struct = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.struct([("c", pa.string())])))])
+    values: list[Any] = [
+        None,
+        [],
+        [None],
+        [{"a": None, "b": None}],
+        [{"a": 1, "b": []}, {"a": 2, "b": [None, {"c": None}, {"c": "x"}]}],
+    ]
+    columns = {
+        "list": pa.array(values, pa.list_(struct)),
+        "lists": pa.array(
+            [None, [None], *([each] for each in values[:3])], pa.list_(pa.list_(struct))
+        ),
+        "map": pa.array(
+            [None, [], [("k", None)], [("k", {"a": 1})], None], pa.map_(pa.string(), struct)
+        ),
+        "struct": pa.array([None, {}, {"a": 1}, {"b": []}, {"b": [None]}], struct),
+    }
+    times = pa.array([_EPOCH + timedelta(hours=n) for n in range(len(values))])
+    rows = pa.table({"__publish_time__": times.cast(pa.timestamp("us", "UTC"))} | columns)
+    wider = rows.append_column("new", pa.array(range(len(values))))
+    for number, each in enumerate([rows, rows, wider]):
+        state = table.read_state()
+        table.commit(staged(table, state, each, str(number)), state)
+    now = _EPOCH + timedelta(hours=1)
+    for settings in (
+        MaintenanceSettings(min_files=2, keep=timedelta()),
+        MaintenanceSettings(min_files=2, delete_after=timedelta()),
+    ):
+        maintain(table, kind, settings, now)
+    maintain(table, kind, _EVERYTHING, datetime.now(UTC) + _LATER)
+
+    [path] = [each for each in tmp_path.rglob("*.parquet") if "checkpoint" not in each.name]
+    expected = [each for each in rows.to_pylist() if each["__publish_time__"] >= now]
+    wanted = [*(each | {"new": None} for each in expected * 2)]
+    wanted += [each | {"new": n} for n, each in enumerate(expected, 1)]
+    found = pq.read_table(path).to_pylist()
+    assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+
+
+def test_a_file_that_the_library_would_change(tmp_path: Path) -> None:
+    """Its scan loses nulls, so files are refused that need it: those of renamed columns."""
+    with table_in(tmp_path, "iceberg") as opened:
+        table = cast("MaintainedTable", opened)
+        assert isinstance(opened, IcebergTable)
+        for after in ("1", "2"):
+            state = table.read_state()
+            rows = pa.table({"n": [1], "items": pa.array([None], pa.list_(_ITEM))})
+            table.commit(staged(table, state, rows, after), state)
+        with opened.catalog.load_table("shop.t").update_schema() as update:
+            update.rename_column("n", "m")
+
+        with pytest.raises(LakeTableError, match="renamed since"):
+            _maintain(table, "iceberg", _EVERYTHING)
+
+        with opened.catalog.load_table("shop.t").update_schema() as update:
+            update.delete_column("items")
+        assert _maintain(table, "iceberg", _EVERYTHING).merged_files == 2
+        assert read_back(table).to_pylist() == [{"m": 1}] * 2
 
 
 def test_a_dry_run_changes_nothing(
