@@ -17,7 +17,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from arrow_io.core import builds
-from tests.benchmarks import copying, map_files, querying, spark_copying, threads, unwrapping
+from tests.benchmarks import (
+    copy_speeds,
+    copying,
+    map_files,
+    querying,
+    spark_copying,
+    threads,
+    unwrapping,
+)
 from tests.benchmarks.decoding import (
     BLOCK_RANGE_BYTES,
     LIBRARIES,
@@ -49,6 +57,9 @@ if TYPE_CHECKING:
 
 OFFLOADED_BYTES = 256 << 20
 """Length of the ledgers that are offloaded."""
+
+LAKE_MESSAGES = 6_000_000
+"""Messages of which a lake table has 99 %."""
 
 SPARK_MESSAGES = 1_000_000
 """Messages that Spark copies."""
@@ -381,11 +392,25 @@ def _print_copies(rows: list[MeasuredCopy]) -> None:
     _print_aligned(lines)
 
 
+def _print_lake_queries(messages: int | None, rounds: int) -> None:
+    print()  # noqa: T201
+    with tempfile.TemporaryDirectory() as folder:
+        rows = querying.measure_lake(folder, messages=messages or LAKE_MESSAGES, rounds=rounds)
+    _print_aligned(querying.table(rows))
+
+
 def _print_unwrapping(messages: int | None, rounds: int) -> None:
     print()  # noqa: T201
     _print_aligned(
         unwrapping.table(unwrapping.measure_unwrapping(messages=messages, rounds=rounds))
     )
+
+
+def _print_copy_speeds(messages: int | None, rounds: int) -> None:
+    print()  # noqa: T201
+    with tempfile.TemporaryDirectory() as folder:
+        rows = copy_speeds.measure_copy_speeds(folder, messages=messages, rounds=rounds)
+    _print_aligned(copy_speeds.table(rows))
 
 
 def _print_spark_copy(messages: int | None, rounds: int) -> None:
@@ -439,9 +464,11 @@ def main() -> None:
     _print_threads(measure_threads(messages=given.messages, rounds=given.rounds))
     _print_map_files(given.messages, given.rounds)
     _print_queries(given.messages, given.rounds)
+    _print_lake_queries(given.messages, given.rounds)
     _print_offloads(measure_offloads(rounds=given.rounds))
     _print_copies(measure_copies(messages=given.messages, rounds=given.rounds))
     _print_unwrapping(given.messages, given.rounds)
+    _print_copy_speeds(given.messages, given.rounds)
     _print_spark_copy(given.messages, given.rounds)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import fsspec
@@ -108,6 +109,20 @@ def store(ledger: BenchmarkLedger, url: str, messages: int) -> StoredLedger:
     file_system.pipe_file(f"{root}/{name.index_name}", encoded.index)
     schema = None if ledger.schema is None else (ledger.schema_type, ledger.schema)
     return StoredLedger(f"{url}/{topic}", topic, messages, schema)
+
+
+def store_alike(ledger: BenchmarkLedger, folder: str, messages: int, ledgers: int) -> StoredLedger:
+    """Write a topic of so many alike ledgers to a local folder.
+
+    Their objects are links to those of the first: none says of which ledger it is.
+    """
+    stored = store(ledger, folder, messages)
+    first = LedgerObjectName(uuid.UUID(int=1), 1)
+    for number in range(2, ledgers + 1):
+        name = LedgerObjectName(uuid.UUID(int=number), number)
+        os.link(f"{stored.url}/{first.data_name}", f"{stored.url}/{name.data_name}")
+        os.link(f"{stored.url}/{first.index_name}", f"{stored.url}/{name.index_name}")
+    return replace(stored, messages=messages * ledgers)
 
 
 def scan(dataset: TopicDataset, columns: tuple[str, ...]) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.benchmarks import __main__ as bench
-from tests.benchmarks import fetching, knowledge, memory
+from tests.benchmarks import copy_speeds, fetching, knowledge, memory
 from tests.benchmarks.__main__ import (
     measure,
     measure_copies,
@@ -191,6 +191,15 @@ def test_catalogs_are_measured(tmp_path: Path) -> None:
     assert rows[0].seconds > 0
     assert flights.count == 40
     assert len(table_of_catalogs(rows, flights)) == 2
+
+
+def test_copy_speeds_are_measured(tmp_path: Path) -> None:
+    """All bytes are copied to a table of each format, by one thread and by all."""
+    rows = copy_speeds.measure_copy_speeds(str(tmp_path), messages=500, rounds=1)
+
+    assert len({(row.kind, row.threads) for row in rows}) == 6
+    assert all(row.value_bytes > row.data_bytes > row.written_bytes for row in rows)
+    assert len(copy_speeds.table(rows)) == 1 + len(rows)
 
 
 def test_fetching_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

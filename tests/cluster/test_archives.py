@@ -11,12 +11,12 @@ import venv
 from pathlib import Path
 from typing import Any, Final
 
-import pyspark
 import pytest
 
 from connector import open_topic
 from tests.spark_ds.conftest import QUICK_JVM
 from tests.support.snippets import snippets_of
+from tests.support.spark_home import link_spark_home
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -69,10 +69,7 @@ def submit(
     folder: Path, url: str, environment: dict[str, str], options: list[str]
 ) -> dict[str, Any]:
     """Run the job in a folder, and without anything of this process's environment but Java's."""
-    home = folder / "home"
-    home.mkdir()
-    for path in Path(pyspark.__file__).parent.iterdir():
-        (home / path.name).symlink_to(path)
+    home = link_spark_home(folder / "home")
     result = folder / "result.json"
     read = {"url": url, "topic": TOPIC, "columns": ",".join(COLUMNS), "task_bytes": "1"}
     argument = json.dumps({"options": read, "result": str(result)})

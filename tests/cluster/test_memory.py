@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from arrow_io.format.object_names import LedgerObjectName
-from tests.benchmarks.decoding import store
+from tests.benchmarks.decoding import store_alike
 from tests.cluster.measured_source import MeasuredSource
 from tests.support.benchmark_ledgers import JSON_LZ4, ORDER_SCHEMA
 
@@ -44,20 +41,6 @@ class Peak:
     highest: int
 
 
-def write_topic(folder: Path, messages: int, ledgers: int) -> str:
-    """Write a topic of alike ledgers: no object says of which ledger it is."""
-    stored = store(JSON_LZ4, str(folder), messages)
-    first = LedgerObjectName(uuid.UUID(int=1), 1)
-    for number in range(2, ledgers + 1):
-        name = LedgerObjectName(uuid.UUID(int=number), number)
-        for source, target in (
-            (first.data_name, name.data_name),
-            (first.index_name, name.index_name),
-        ):
-            os.link(f"{stored.url}/{source}", f"{stored.url}/{target}")
-    return stored.url
-
-
 def read(spark: SparkSession, url: str, folder: Path, rows: int, **options: str) -> Peak:
     """Read all rows to nothing."""
     folder.mkdir()
@@ -76,8 +59,8 @@ def test_memory_does_not_grow_with_the_topic(
 ) -> None:
     """Two workers read 2 GB of orders with the memory of batches and prefetched ranges."""
     options = {"value": "raw"} if kind == "values as bytes" else {"schema": SCHEMA}
-    small_url = write_topic(tmp_path / "small", 2_000, 1)
-    large_url = write_topic(tmp_path / "large", MESSAGES, LEDGERS)
+    small_url = store_alike(JSON_LZ4, str(tmp_path / "small"), 2_000, 1).url
+    large_url = store_alike(JSON_LZ4, str(tmp_path / "large"), MESSAGES, LEDGERS).url
 
     small = read(spark, small_url, tmp_path / "a", 2_000, **options)
     large = read(spark, large_url, tmp_path / "b", MESSAGES * LEDGERS, **options)

@@ -13,7 +13,6 @@ from typing import Any, Final, TypedDict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyspark
 import pytest
 
 from arrow_io.storage.location import Location
@@ -32,6 +31,7 @@ from tests.support.golden_values import comparable, expected_values
 from tests.support.lake_copies import in_order
 from tests.support.lake_tables import table_of
 from tests.support.latest_rows import catalog_options
+from tests.support.spark_home import link_spark_home
 
 pytestmark = pytest.mark.spark
 
@@ -95,7 +95,7 @@ def run(
 ) -> ClusterRun:
     """One run of the program, for all tests."""
     folder = tmp_path_factory.mktemp("cluster")
-    home = _spark_home(folder / "home")
+    home = link_spark_home(folder / "home")
     secrets = {"secret.key": MARKER, "secret.nested.key": MARKER}
     (folder / "events").mkdir()
     shutil.copy(TYPED.folder / "schemas-rest.json", folder / "schemas.json")
@@ -176,14 +176,6 @@ def run(
 def _table(path: Path) -> pa.Table:
     with pa.OSFile(str(path), "rb") as file:
         return pa.ipc.open_file(file).read_all()
-
-
-def _spark_home(home: Path) -> Path:
-    """PySpark's own folder, by links: a local cluster writes its logs to where it starts from."""
-    home.mkdir()
-    for path in Path(pyspark.__file__).parent.iterdir():
-        (home / path.name).symlink_to(path)
-    return home
 
 
 def test_rows_are_those_of_pulsars_client(run: ClusterRun) -> None:
