@@ -19,6 +19,8 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no
 # The editable install compiles the core, so it is repeated when one of these changes.
 BUILT_FROM := pyproject.toml setup.py $(wildcard arrow_io/*/_*_py.py arrow_io/*/*.pxd)
 
+comma := ,
+
 NOX = $(call with_java,$(BIN)/nox)
 
 APICURIO := build/registry/apicurio-registry-app-2.6.13.Final-runner.jar
@@ -32,9 +34,12 @@ ICEBERG_REST := build/catalogs/classpath.txt
 
 CLUSTER := build/cluster
 
+LAKES := pyspark-lakes-4.1.0 pyspark-lakes-4.2
+LAKE_JARS := build/lakes/4.1 build/lakes/4.2
+
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: .venv/demo-installed ## Install, then ask a bundled topic a question in SQL
@@ -54,7 +59,7 @@ all-tests: install
 .PHONY: test-portable
 test-portable: install ## Run the tests that need neither Java nor a browser, as CI does on macOS and Windows
 	@$(PYTEST) -m "not (exhaustive or broker or registry or catalogs or stores or engines or notebooks or schedulers or \
-		wheels or cluster or spark or browser)"
+		wheels or cluster or lakes or spark or browser)"
 
 .PHONY: test-pure
 test-pure: install java browser ## Run all tests on the uncompiled core
@@ -97,7 +102,7 @@ test-catalogs: catalogs java ## Run the tests against Iceberg's REST server, whi
 catalogs: install $(ICEBERG_REST) ## Download the REST server of test-catalogs
 
 .PHONY: test-versions
-test-versions: .venv/nox-installed ## Run chosen tests on the oldest and newest of each library and Python
+test-versions: .venv/nox-installed $(LAKE_JARS) ## Run chosen tests on the oldest and newest of each library and Python
 	@$(NOX) --tags versions
 
 .PHONY: test-brief
@@ -115,6 +120,14 @@ test-engines: .venv/nox-installed ## Run the tests with DataFusion, Daft, Ray, D
 .PHONY: engines
 engines: .venv/nox-installed ## Install the libraries of test-engines
 	@$(NOX) --session engines --install-only
+
+.PHONY: test-lakes
+test-lakes: .venv/nox-installed $(LAKE_JARS) ## Run the tests that read tables of copies by the jars of Delta and Iceberg
+	@$(NOX) --session $(LAKES)
+
+.PHONY: lakes
+lakes: .venv/nox-installed $(LAKE_JARS) ## Install the libraries of test-lakes, and download the jars
+	@$(NOX) --session $(LAKES) --install-only
 
 .PHONY: test-notebooks
 test-notebooks: .venv/nox-installed ## Run the tests with dbt, SQLAlchemy, JupySQL and marimo
@@ -175,6 +188,10 @@ docs-serve: install ## Show the pages of docs/ on http://127.0.0.1:8000, and aga
 .PHONY: bench
 bench: install ## Print the table of benchmarks
 	@$(BIN)/python -m tests.benchmarks
+
+.PHONY: bench-cluster
+bench-cluster: install java ## Print what copies on a local cluster of Spark cost
+	@$(call with_java,$(BIN)/python -m tests.benchmarks.cluster_copying)
 
 .PHONY: bench-store
 bench-store: install ## Print how busy connections to a slow store are, and what large catalogs take
@@ -293,6 +310,15 @@ build/broker/hdfs/classpath.txt: tests/broker/hdfs/pom.xml
 	@echo "Downloading an HDFS into build/broker/hdfs ..."
 	@$(call with_maven,mvn --batch-mode --no-transfer-progress --quiet --file $< \
 		-Dmaven.repo.local="$(CURDIR)/build/broker/maven" -Dfolder="$(CURDIR)/build/broker/hdfs" package)
+	@touch $@
+
+# Spark has the other libraries that they need.
+$(LAKE_JARS): build/lakes/%: tests/lakes/pom.xml
+	@echo "Downloading jars of Delta and Iceberg into $@ ..."
+	@rm -rf $@ && $(call with_maven,mvn --batch-mode --no-transfer-progress --quiet --file $< -Dspark=$* \
+		-Dmaven.repo.local="$(CURDIR)/build/lakes/maven" -DoutputDirectory="$(CURDIR)/$@" \
+		-DincludeGroupIds=io.delta$(comma)io.unitycatalog$(comma)org.apache.iceberg \
+		org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies)
 	@touch $@
 
 $(FAKE_GCS)/fake-gcs-server:

@@ -1,0 +1,1 @@
+"""Tests that read tables of copies as other engines do; `make test-lakes` runs them."""
