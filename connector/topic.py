@@ -260,7 +260,7 @@ def _plan(inputs: _Inputs, opened: _OpenTopics) -> Scan:
 def _open_lake(
     lake: str | os.PathLike[str], lake_options: Mapping[str, object] | None, catalog: Catalog
 ) -> LakeTable:
-    from connector.lake.table_rows import open_table_version  # noqa: PLC0415 - a slow import
+    from connector.tables.table_rows import open_table_version  # noqa: PLC0415 - a slow import
 
     options, target = dict(lake_options or {}), os.fspath(lake)
     kind: Any = options.pop("format", "delta")

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from connector.lake.executors import Work
     from connector.lake.maintenance import MaintenanceSummary
     from connector.lake.table_copy import TableSummary
+    from connector.tables.executors import Work
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -80,7 +80,7 @@ def maintain_table(
 def run_work(
     spark: SparkSession, work: Work[_Task, _Result], tasks: Sequence[_Task]
 ) -> Iterator[_Result]:
-    """Run tasks on executors, one Spark task each; see `connector.lake.executors`.
+    """Run tasks on executors, one Spark task each; see `connector.tables.executors`.
 
     Errors of reads and writes are returned as results, so that the driver knows the files of all
     tasks. If a task fails otherwise, Spark repeats it. The files of the failed attempt are in no

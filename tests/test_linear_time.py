@@ -35,11 +35,11 @@ from connector.inputs.bounds import Bounds
 from connector.inputs.message_ids import MessageId
 from connector.inputs.times import duration
 from connector.inputs.topic_names import TopicName, namespaces_of, select_topics, topic_names
-from connector.lake.transforms import Partitioning
 from connector.options.nested import put_text
 from connector.options.option import options_of
 from connector.options.topic_request import OPTIONS
 from connector.options.write_request import WriteRequest
+from connector.tables.transforms import Partitioning
 from connector.upkeep.forecast.policy_settings import parse_conf
 
 if TYPE_CHECKING:

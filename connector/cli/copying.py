@@ -23,9 +23,9 @@ from connector.display.text import size_text
 from connector.inputs.times import duration
 from connector.lake.copy import copy_topics, plan_copy
 from connector.lake.copy_plan import DEFAULT_SIZES, CopySizes
-from connector.lake.evolution import TableKind  # noqa: TC001 - as above
 from connector.lake.follow import follow_copies
 from connector.lake.maintenance import MaintenanceSettings
+from connector.tables.evolution import TableKind  # noqa: TC001 - as above
 from connector.upkeep.forecast.cost import EXAMPLE_PRICES, load_prices
 
 if TYPE_CHECKING:

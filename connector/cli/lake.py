@@ -11,9 +11,9 @@ from connector.cli.app import command, group
 from connector.cli.options import AsJson, Decoding, key_values
 from connector.cli.output import print_rows, say
 from connector.inputs.times import duration
-from connector.lake.evolution import TableKind  # noqa: TC001 - typer reads annotations
 from connector.lake.maintenance import MaintenanceSettings, maintain_table
 from connector.lake.reprocessing import reprocess_dead_letters
+from connector.tables.evolution import TableKind  # noqa: TC001 - typer reads annotations
 
 if TYPE_CHECKING:
     from connector.lake.reprocessing import ReprocessSummary

@@ -1,1 +1,1 @@
-"""Copies of topics to Delta, Iceberg and Parquet tables."""
+"""Copies of topics to lake tables, and the upkeep of these tables."""

@@ -82,7 +82,7 @@ class ChangeFilter:
     @staticmethod
     def add_columns(task: ScanTask) -> ScanTask:
         """Return a task that also reads the columns that the filter needs, after the others."""
-        options = with_columns(task.read.options, (OP_COLUMN, DELETED_COLUMN))
+        options = task.read.options.add_columns((OP_COLUMN, DELETED_COLUMN))
         return replace(task, read=replace(task.read, options=options))
 
     def select(self, batch: pa.RecordBatch, left_out: LeftOut) -> pa.RecordBatch:
@@ -115,19 +115,6 @@ def _count_unavailable(batch: pa.RecordBatch) -> int:
     return count
 
 
-def with_columns(options: ReadOptions, columns: Sequence[str]) -> ReadOptions:
-    """Return read options with additional columns after the others, unless they are among them."""
-    names = options.projection.schema.names
-    added = [each for each in columns if each not in names]
-    return replace(options, projection=options.filterable.select([*names, *added]))
-
-
-def is_unwrapped(options: ReadOptions) -> bool:
-    """Return whether values are change events that are unwrapped."""
-    values = options.filterable.values
-    return values is not None and values.is_unwrapped
-
-
 def change_filter(options: ReadOptions, key_columns: Sequence[str] | None) -> ChangeFilter | None:
     """Return which rows of change events a copy writes; None if values are not unwrapped.
 
@@ -136,7 +123,7 @@ def change_filter(options: ReadOptions, key_columns: Sequence[str] | None) -> Ch
         key_columns: The columns that identify rows, if the table has the latest row of each key.
     """
     values = options.filterable.values
-    if values is None or not values.is_unwrapped:
+    if values is None or not options.is_unwrapped:
         return None
     # A tombstone has no row, and so no key that is a part of the row.
     row_columns = {each.name for each in values.fields if not each.is_key}

@@ -20,12 +20,9 @@ from connector.inputs.topic_names import TopicName, common_base, owning_topics, 
 from connector.lake.change_events import change_filter
 from connector.lake.copy_plan import DEFAULT_SIZES, CopySizes
 from connector.lake.copy_run import CopyRun, copy_tables, raise_first
-from connector.lake.dead_letters import DEAD_LETTERS, dead_letter_options
-from connector.lake.executors import run_in_threads
 from connector.lake.metrics_file import MetricsFile
 from connector.lake.replacement import keep_latest
 from connector.lake.table_copy import TableCopy
-from connector.lake.table_kinds import open_table
 from connector.options.option import selected_options, takes_options
 from connector.options.topic_request import (
     OPTIONS,
@@ -34,6 +31,9 @@ from connector.options.topic_request import (
     check_with_catalog,
 )
 from connector.statistics.store import open_statistics
+from connector.tables.dead_letters import DEAD_LETTERS, dead_letter_options
+from connector.tables.executors import run_in_threads
+from connector.tables.table_kinds import open_table
 from connector.topic import open_request
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
     from connector.catalog.catalog import Catalog
     from connector.lake.copy_plan import CopyPlan
-    from connector.lake.evolution import TableKind
-    from connector.lake.executors import Executor
     from connector.lake.maintenance import MaintenanceSettings
-    from connector.lake.table import LakeTable, RewritableTable
     from connector.lake.table_copy import ProgressCallback, TableSummary
     from connector.scan.read_options import ReadOptions
+    from connector.tables.evolution import TableKind
+    from connector.tables.executors import Executor
+    from connector.tables.table import LakeTable, RewritableTable
 
 MESSAGE_COLUMNS: Final = (
     "__publish_time__",
@@ -104,7 +104,7 @@ def copy_topics(
             contains `{topic}`, each topic gets its own table, else all topics share one. It may
             also contain `{tenant}` and `{namespace}`.
         format: `delta`, `iceberg` or `parquet`.
-        partition_by: How a new table is partitioned (`connector.lake.transforms`), such as
+        partition_by: How a new table is partitioned (`connector.tables.transforms`), such as
             `["day(__publish_time__)", "bucket(16, customer)"]`. None keeps the partitioning of an
             existing table, and creates a new one without partitions.
         dead_letters: Whether messages whose value cannot be decoded are written to a second table,

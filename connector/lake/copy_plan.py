@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 from arrow_io.core.option_values import check_whole_number
 from arrow_io.storage.trace import RequestCounts
 from connector.display.text import size_text
-from connector.lake.file_writer import PART_BYTES
 from connector.scan.planned_ranges import planned_ranges
+from connector.tables.file_writer import PART_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.increments.increment import Increment
-    from connector.lake.transforms import Partitioning
+    from connector.tables.transforms import Partitioning
 
 _UPLOAD_REQUESTS = 2
 """Requests that start and complete a multipart upload."""

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, cast
 from arrow_io.core import telemetry
 from arrow_io.errors import ConcurrentCopyError, OptionError, PulsarOffloadError
 from connector.lake.copy_analysis import CopyAnalysis
-from connector.lake.executors import run_in_threads
 from connector.lake.maintenance import maintain
 from connector.scan.execution import warn_incomplete
+from connector.tables.executors import run_in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from connector.lake.copy import CopyRequest
-    from connector.lake.executors import Executor
     from connector.lake.maintenance import MaintenanceSettings
     from connector.lake.metrics_file import MetricsFile
-    from connector.lake.table import MaintainedTable
     from connector.lake.table_copy import ProgressCallback, TableCopy, TableSummary
+    from connector.tables.executors import Executor
+    from connector.tables.table import MaintainedTable
 
 
 @dataclass(frozen=True, kw_only=True)

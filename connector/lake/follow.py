@@ -21,7 +21,6 @@ from connector.catalog.snapshot_catalog import SnapshotCatalog
 from connector.inputs.topic_names import topic_names
 from connector.lake.copy import CopyRequest
 from connector.lake.copy_run import CopyFailure, CopyRun, copy_tables, raise_first
-from connector.lake.executors import run_in_threads
 from connector.lake.lease import Lease
 from connector.lake.metrics_file import MetricsFile
 from connector.options.option import selected_options, takes_options
@@ -31,15 +30,16 @@ from connector.options.topic_request import (
     check_options,
     check_with_catalog,
 )
+from connector.tables.executors import run_in_threads
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Generator, Sequence
 
     from connector.catalog.catalog import Catalog
-    from connector.lake.executors import Executor
     from connector.lake.maintenance import MaintenanceSettings
     from connector.lake.table_copy import ProgressCallback, TableCopy, TableSummary
+    from connector.tables.executors import Executor
 
 _MAX_BACKOFF_S: Final = 3600.0
 """Longest time after which a table that failed is tried again, unless the interval is longer."""

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.lake.dead_letters import POSITION_COLUMNS
+from connector.tables.dead_letters import POSITION_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from connector.lake.table import TableFile
-    from connector.lake.transforms import Partitioning
+    from connector.tables.table import TableFile
+    from connector.tables.transforms import Partitioning
 
 NULL_VALUE: Final = "__null_value__"
 """The column that marks rows which delete their key, unless values are unwrapped."""

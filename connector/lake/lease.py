@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.errors import MissingObjectError, PulsarOffloadError
-from connector.lake.state_file import STATE_FOLDER
+from connector.tables.state_file import STATE_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

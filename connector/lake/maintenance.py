@@ -17,24 +17,24 @@ from arrow_io.core.option_values import check_whole_number
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
 from arrow_io.storage.hidden import hidden
 from connector.lake.copy_plan import DEFAULT_SIZES
-from connector.lake.executors import run_in_threads
-from connector.lake.file_writer import FileSettings
-from connector.lake.rewriting import (
+from connector.tables.executors import run_in_threads
+from connector.tables.file_writer import FileSettings
+from connector.tables.rewriting import (
     count_rows_before,
     delete_rows_before,
     plan_bins,
     rewrite_bins,
     split_bins,
 )
-from connector.lake.table_kinds import open_table
+from connector.tables.table_kinds import open_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from connector.lake.evolution import TableKind
-    from connector.lake.executors import Executor
-    from connector.lake.rewriting import DeletedRows
-    from connector.lake.table import MaintainedTable, TableState
+    from connector.tables.evolution import TableKind
+    from connector.tables.executors import Executor
+    from connector.tables.rewriting import DeletedRows
+    from connector.tables.table import MaintainedTable, TableState
 
 PUBLISH_TIME: Final = "__publish_time__"
 """The column that retention compares. It is null in rows that were copied before the table had it:

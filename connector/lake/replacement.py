@@ -17,24 +17,23 @@ import pyarrow as pa
 from arrow_io.errors import LateLedgerError, OptionError
 from arrow_io.payloads.envelopes import DELETED_COLUMN
 from connector.increments.progress import Position
-from connector.lake.change_events import is_unwrapped
-from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA, POSITION_COLUMNS
-from connector.lake.file_reader import read_rows
-from connector.lake.file_writer import FileWriter, delete_files
 from connector.lake.latest_rows import NULL_VALUE, SEGMENT_ID, Identity, LatestRows
-from connector.lake.rewriting import filter_rows, rewrite_without
-from connector.lake.transforms import Partitioning
+from connector.tables.dead_letters import DEAD_LETTERS_SCHEMA, POSITION_COLUMNS
+from connector.tables.file_reader import read_rows
+from connector.tables.file_writer import FileWriter, delete_files
+from connector.tables.rewriting import filter_rows, rewrite_without
+from connector.tables.transforms import Partitioning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from connector.increments.progress import Progress
     from connector.inputs.topic_names import TopicName
-    from connector.lake.data_file import DataFile
-    from connector.lake.file_writer import FileSettings
     from connector.lake.latest_rows import KeySet
-    from connector.lake.table import RewritableTable, TableFile, TableState
     from connector.scan.read_options import ReadOptions
+    from connector.tables.data_file import DataFile
+    from connector.tables.file_writer import FileSettings
+    from connector.tables.table import RewritableTable, TableFile, TableState
 
 
 def staged_columns(deletes: str, *, is_scalable: bool) -> tuple[str, ...]:
@@ -243,7 +242,7 @@ def keep_latest(
     names = key_columns or (column_names["__key__"],)
     types = [options.projection.schema.field(each).type for each in names]
     _check_key_types(names, types)
-    deletes = DELETED_COLUMN if is_unwrapped(options) else NULL_VALUE
+    deletes = DELETED_COLUMN if options.is_unwrapped else NULL_VALUE
     all_staged = staged_columns(deletes, is_scalable=is_scalable)
     only_staged = tuple(each for each in all_staged if each not in column_names)
     staged = [*(name for name, _ in options.projection.columns), *only_staged]

@@ -1,7 +1,7 @@
 """`reprocess_dead_letters`: dead letters that another schema or option decodes become rows.
 
 A letter has the bytes of its value, so the bucket is not read. The commit that adds rows also
-records which letters they were (`connector.lake.letter_changes`), so each becomes a row once.
+records which letters they were (`connector.tables.letter_changes`), so each becomes a row once.
 """
 
 from __future__ import annotations
@@ -19,22 +19,8 @@ from arrow_io.payloads.value_columns import VALUE_COLUMN
 from arrow_io.storage.hidden import hidden
 from connector.increments.progress import Progress
 from connector.inputs.topic_names import TopicName
-from connector.lake.copied_rows import CopiedRows, note_null_columns
 from connector.lake.copy_plan import DEFAULT_SIZES
-from connector.lake.dead_letters import (
-    DEAD_LETTERS,
-    DEAD_LETTERS_SCHEMA,
-    POSITION_COLUMNS,
-    REASON_COLUMN,
-    UNRECORDED_COLUMNS,
-    decode_letters,
-)
-from connector.lake.file_writer import FileSettings, FileWriter
 from connector.lake.latest_rows import NULL_VALUE, Identity, LatestRows
-from connector.lake.letter_changes import POSITIONS, LetterChange, LetterTable
-from connector.lake.rewriting import rewrite_without
-from connector.lake.table import Commit, commit_files
-from connector.lake.table_kinds import open_table
 from connector.options.option import takes_options
 from connector.options.topic_request import (
     DECODING_OPTIONS,
@@ -42,16 +28,30 @@ from connector.options.topic_request import (
     TopicRequest,
     check_options,
 )
+from connector.tables.copied_rows import CopiedRows, note_null_columns
+from connector.tables.dead_letters import (
+    DEAD_LETTERS,
+    DEAD_LETTERS_SCHEMA,
+    POSITION_COLUMNS,
+    REASON_COLUMN,
+    UNRECORDED_COLUMNS,
+    decode_letters,
+)
+from connector.tables.file_writer import FileSettings, FileWriter
+from connector.tables.letter_changes import POSITIONS, LetterChange, LetterTable
+from connector.tables.rewriting import rewrite_without
+from connector.tables.table import Commit, commit_files
+from connector.tables.table_kinds import open_table
 from connector.topic import read_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from connector.lake.data_file import DataFile
-    from connector.lake.evolution import TableKind
-    from connector.lake.letter_changes import LetterPosition
-    from connector.lake.table import RewritableTable, TableFile, TableState
     from connector.scan.read_options import ReadOptions
+    from connector.tables.data_file import DataFile
+    from connector.tables.evolution import TableKind
+    from connector.tables.letter_changes import LetterPosition
+    from connector.tables.table import RewritableTable, TableFile, TableState
 
 _STEP_ROWS: Final = 1 << 15
 """Number of letters of a commit, approximately: the progress has the position of each."""

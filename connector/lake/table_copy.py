@@ -2,7 +2,7 @@
 
 Each step resumes from the progress stored in the table, so a run can be stopped at any point and
 continued by any engine. The commit of the rows also decides about dead letters
-(`connector.lake.letter_changes`).
+(`connector.tables.letter_changes`).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from arrow_io.read_metrics import ReadMetrics
 from connector.increments.increment import Limits
 from connector.increments.progress import Progress
 from connector.lake.change_events import LeftOut
-from connector.lake.copied_rows import CopiedRows
 from connector.lake.copy_plan import DEFAULT_SIZES, plan_table_copy, small_partition_notices
-from connector.lake.executors import run_in_threads, run_tasks
-from connector.lake.file_writer import FileSettings, delete_files
-from connector.lake.letter_changes import LetterChange, LetterTable
 from connector.lake.replacement import Replacement
-from connector.lake.table import Commit, commit_files, read_progress
 from connector.lake.task_writer import TaskWriter
-from connector.lake.transforms import Partitioning
 from connector.scan.execution import record_read
+from connector.tables.copied_rows import CopiedRows
+from connector.tables.executors import run_in_threads, run_tasks
+from connector.tables.file_writer import FileSettings, delete_files
+from connector.tables.letter_changes import LetterChange, LetterTable
+from connector.tables.table import Commit, commit_files, read_progress
+from connector.tables.transforms import Partitioning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from connector.lake.change_events import ChangeFilter
     from connector.lake.copy_analysis import CopyAnalysis
     from connector.lake.copy_plan import CopyPlan, CopySizes
-    from connector.lake.data_file import DataFile
-    from connector.lake.evolution import TableKind
-    from connector.lake.executors import Executor
     from connector.lake.replacement import LatestPerKey
-    from connector.lake.table import LakeTable, RewritableTable, TableState
     from connector.lake.task_writer import WrittenTask
+    from connector.tables.data_file import DataFile
+    from connector.tables.evolution import TableKind
+    from connector.tables.executors import Executor
+    from connector.tables.table import LakeTable, RewritableTable, TableState
 
     ProgressCallback = Callable[[int, int], object]
     """Called with the bytes of data objects that were copied, and the total."""

@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Final
 from arrow_io.read_metrics import ReadMetrics, Unit
 from connector.increments.increment import execute_increment
 from connector.lake.change_events import ChangeFilter, LeftOut
-from connector.lake.dead_letters import (
+from connector.statistics.ledger_parts import ZoneGatherer
+from connector.tables.dead_letters import (
     DeadLetterMetrics,
     dead_letter_task,
     drop_dead_letters,
     read_dead_letters,
 )
-from connector.lake.file_writer import FileWriter, delete_files
-from connector.statistics.ledger_parts import ZoneGatherer
+from connector.tables.file_writer import FileWriter, delete_files
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
     import pyarrow as pa
 
-    from connector.lake.data_file import DataFile
-    from connector.lake.file_writer import FileSettings
     from connector.scan.topic_read import ScanTask
     from connector.statistics.ledger_parts import LedgerPart
+    from connector.tables.data_file import DataFile
+    from connector.tables.file_writer import FileSettings
 
 MAX_BUFFERED_DEAD_LETTERS: Final = 1 << 18
 """Dead letters that a task holds before it writes them: some 64 MiB, plus those of one batch."""

@@ -11,6 +11,7 @@ from arrow_io.messages.message_reader import BatchLimits, Needs
 from connector.inputs.bounds import Bounds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import timedelta
 
     from arrow_io.columns import Projection
@@ -72,3 +73,15 @@ class ReadOptions:
         if self.row_filter is not None:
             needs = needs | self.filterable.select(self.row_filter.columns).needs
         return replace(needs, metadata=True) if self.bounds.by_time else needs
+
+    @property
+    def is_unwrapped(self) -> bool:
+        """Whether values are change events that are unwrapped."""
+        values = self.filterable.values
+        return values is not None and values.is_unwrapped
+
+    def add_columns(self, names: Iterable[str]) -> ReadOptions:
+        """Return options with additional columns after the others, unless they are among them."""
+        current = self.projection.schema.names
+        added = [each for each in names if each not in current]
+        return replace(self, projection=self.filterable.select([*current, *added]))

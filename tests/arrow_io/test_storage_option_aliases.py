@@ -13,7 +13,7 @@ from arrow_io.storage.hidden import hidden
 from arrow_io.storage.location import Location
 from arrow_io.storage.option_aliases import resolve_aliases
 from connector import open_topic
-from connector.lake.delta_options import delta_storage_options
+from connector.tables.delta_options import delta_storage_options
 from tests.support.faulty_storage import FaultScript
 from tests.support.golden import GOLDEN
 from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from connector.lake.executors import Executor, Work
+    from connector.tables.executors import Executor, Work
     from tests.benchmarks.decoding import StoredLedger
 
     _Task = TypeVar("_Task")

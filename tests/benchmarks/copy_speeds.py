@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from connector import CopySizes, copy_topics
-from connector.lake.executors import run_in_threads
-from connector.lake.table_kinds import KINDS
+from connector.tables.executors import run_in_threads
+from connector.tables.table_kinds import KINDS
 from tests.benchmarks.decoding import payloads, store_alike
 from tests.support.benchmark_ledgers import JSON_LZ4
 from tests.support.executors import run_here
@@ -26,8 +26,8 @@ from tests.support.latest_rows import catalog_options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from connector.lake.evolution import TableKind
-    from connector.lake.executors import Executor
+    from connector.tables.evolution import TableKind
+    from connector.tables.executors import Executor
     from tests.benchmarks.decoding import StoredLedger
 
 LEDGERS: Final = 4

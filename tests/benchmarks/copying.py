@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 from connector import copy_topics
-from connector.lake.file_writer import FileSettings
+from connector.tables.file_writer import FileSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from requests.adapters import HTTPAdapter
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
 from connector import CopySizes, MaintenanceSettings, copy_topics, maintain_table
 from connector.lake.maintenance import maintain
-from connector.lake.table_kinds import open_table
+from connector.tables.table_kinds import open_table
 from tests.support.lake_copies import COLUMNS, SCHEMA, batch_rows, in_order, write_topic
 
 if TYPE_CHECKING:

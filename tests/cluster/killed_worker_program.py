@@ -22,7 +22,7 @@ from spark_ds.lake import run_work
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from connector.lake.executors import Work
+    from connector.tables.executors import Work
 
     _Task = TypeVar("_Task")
     _Result = TypeVar("_Result")

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from connector import MaintenanceSettings, copy_topics, maintain_table
-from connector.lake.table_kinds import open_table
+from connector.tables.table_kinds import open_table
 from tests.spark_ds.conftest import QUICK_JVM
 from tests.support.lake_copies import COLUMNS, SCHEMA, batch_rows, in_order, write_topic
 from tests.support.lake_kinds import read_back
 from tests.support.spark_home import link_spark_home
 
 if TYPE_CHECKING:
-    from connector.lake.evolution import TableKind
+    from connector.tables.evolution import TableKind
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -20,10 +20,10 @@ from arrow_io.storage.location import Location
 from connector import copy_topics, open_topic
 from connector.lake.copy import CopyRequest, plan_copy
 from connector.lake.copy_plan import CopySizes
-from connector.lake.delta import DeltaTable
-from connector.lake.executors import run_in_threads
 from connector.lake.maintenance import MaintenanceSettings
-from connector.lake.parquet import ParquetTable
+from connector.tables.delta import DeltaTable
+from connector.tables.executors import run_in_threads
+from connector.tables.parquet import ParquetTable
 from tests.support.executors import run_elsewhere
 from tests.support.golden import golden_topic
 from tests.support.lake_copies import (

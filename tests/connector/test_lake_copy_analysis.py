@@ -22,8 +22,8 @@ from arrow_io.errors import (
 from arrow_io.storage.location import Location
 from connector import copy_topics
 from connector.lake.copy_plan import CopySizes
-from connector.lake.parquet import ParquetTable
 from connector.statistics.store import open_statistics
+from connector.tables.parquet import ParquetTable
 from tests.support.buckets import (
     TOPIC,
     memory_bucket,

@@ -14,12 +14,13 @@ from fsspec.implementations.memory import MemoryFileSystem
 from arrow_io.errors import ConcurrentCopyError, PulsarOffloadError, StorageError
 from arrow_io.storage.location import Location
 from connector import copy_topics
-from connector.lake import file_writer, task_writer
+from connector.lake import task_writer
 from connector.lake.copy_plan import CopySizes
-from connector.lake.dead_letters import POSITION_COLUMNS
-from connector.lake.delta import DeltaTable
-from connector.lake.executors import run_in_threads
-from connector.lake.parquet import ParquetTable
+from connector.tables import file_writer
+from connector.tables.dead_letters import POSITION_COLUMNS
+from connector.tables.delta import DeltaTable
+from connector.tables.executors import run_in_threads
+from connector.tables.parquet import ParquetTable
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.faulty_s3 import Fault, S3Faults
 from tests.support.killed_lake_runs import Killed, Killer
@@ -327,7 +328,7 @@ def test_tasks_under_way_leave_nothing(
         raise error
 
     monkeypatch.setattr(task_writer.TaskWriter, "__call__", writing)
-    monkeypatch.setattr("connector.lake.executors.processor_count", lambda: 2)
+    monkeypatch.setattr("connector.tables.executors.processor_count", lambda: 2)
     sizes = CopySizes(task_bytes=1)
     with pytest.raises(type(error)):
         copy(source, str(tmp_path / "t"), "parquet", on_progress=told, sizes=sizes)
@@ -352,7 +353,7 @@ def test_tasks_that_wait_behind_one_that_fails_are_not_begun(
         return task
 
     monkeypatch.setattr(Future, "cancel", noted)
-    monkeypatch.setattr("connector.lake.executors.processor_count", lambda: 2)
+    monkeypatch.setattr("connector.tables.executors.processor_count", lambda: 2)
     given: list[Any] = []
     with pytest.raises(ValueError, match="failed"):
         given.extend(run_in_threads(cast("TaskWriter", write), cast("Any", list(range(12)))))

@@ -11,8 +11,8 @@ from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
 from connector import CopySizes, copy_topics, open_topic, write_messages
 from connector.lake import task_writer
-from connector.lake.dead_letters import POSITION_COLUMNS, DeadLetterMetrics
-from connector.lake.parquet import ParquetTable
+from connector.tables.dead_letters import POSITION_COLUMNS, DeadLetterMetrics
+from connector.tables.parquet import ParquetTable
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.golden import golden_topic
 from tests.support.lake_copies import letters_target

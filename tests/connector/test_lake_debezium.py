@@ -24,10 +24,10 @@ from hypothesis import strategies as st
 from arrow_io.errors import IncompleteReadWarning, OptionError, PayloadDecodeError
 from arrow_io.payloads.schema_info import TopicSchema
 from connector import copy_topics, write_messages
-from connector.lake import iceberg
 from connector.lake.copy_plan import CopySizes
-from connector.lake.iceberg import IcebergTable
 from connector.lake.maintenance import MaintenanceSettings, maintain
+from connector.tables import iceberg
+from connector.tables.iceberg import IcebergTable
 from tests.support.buckets import MemoryBucket
 from tests.support.debezium import (
     KEY_SCHEMA,
@@ -48,8 +48,8 @@ from tests.support.stopped_iceberg import Killed, WatchedCatalog, watched
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from connector.lake.evolution import TableKind
     from connector.lake.table_copy import TableSummary
+    from connector.tables.evolution import TableKind
 
 KINDS: Final[tuple[TableKind, ...]] = ("delta", "iceberg")
 SMALL: Final = CopySizes(task_bytes=1, commit_bytes=1, file_bytes=1)

@@ -12,9 +12,9 @@ from arrow_io.errors import ConcurrentCopyError, LakeTableError
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestKind
 from connector import copy_topics
-from connector.lake import delta_progress
 from connector.lake.copy_plan import CopySizes
-from connector.lake.delta import DeltaTable
+from connector.tables import delta_progress
+from connector.tables.delta import DeltaTable
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.lake_copies import COLUMNS, SCHEMA, batch_rows, in_order, write_topic
 from tests.support.lake_tables import table_of

@@ -19,11 +19,11 @@ from pyiceberg.io.pyarrow import (
 )
 
 from arrow_io.errors import LakeTableError
-from connector.lake.evolution import fit_rows, storable_schema, widen_schema
+from connector.tables.evolution import fit_rows, storable_schema, widen_schema
 from tests.support.lake_rows import COLUMN_TYPES, batches, column_values, struct_types
 
 if TYPE_CHECKING:
-    from connector.lake.evolution import TableKind
+    from connector.tables.evolution import TableKind
 
 _KINDS: Final[tuple[TableKind, ...]] = ("delta", "iceberg", "parquet")
 _UTC_MICROSECONDS: Final = pa.timestamp("us", "UTC")

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 
 from arrow_io.errors import LakeTableError, OptionError
-from connector.lake.delta import DeltaTable
-from connector.lake.table_kinds import KINDS
+from connector.tables.delta import DeltaTable
+from connector.tables.table_kinds import KINDS
 from tests.support.lake_kinds import read_back, table_in
 from tests.support.lake_tables import staged, table_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from connector.lake.evolution import TableKind
+    from connector.tables.evolution import TableKind
 
 _US: Final = pa.timestamp("us", "UTC")
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999

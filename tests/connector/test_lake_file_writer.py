@@ -15,15 +15,15 @@ import pytest
 from arrow_io.errors import MissingObjectError, StorageError
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
-from connector.lake.data_file import ColumnStats, DataFile
-from connector.lake.file_writer import FileSettings, FileWriter
-from connector.lake.transforms import Partitioning
+from connector.tables.data_file import ColumnStats, DataFile
+from connector.tables.file_writer import FileSettings, FileWriter
+from connector.tables.transforms import Partitioning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from connector.lake.evolution import TableKind
+    from connector.tables.evolution import TableKind
     from tests.support.s3_server import S3Server
 
 _memory_folders = itertools.count()

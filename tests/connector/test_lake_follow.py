@@ -37,10 +37,10 @@ from connector import (
 )
 from connector.cli import copying
 from connector.lake.lease import LEASE, Lease
-from connector.lake.parquet import ParquetTable
-from connector.lake.state_file import STATE_FOLDER
 from connector.lake.table_copy import TableCopy
-from connector.lake.table_kinds import KINDS
+from connector.tables.parquet import ParquetTable
+from connector.tables.state_file import STATE_FOLDER
+from connector.tables.table_kinds import KINDS
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.command_line import URL, USAGE, run
 from tests.support.golden import GOLDEN
@@ -53,7 +53,7 @@ from tests.support.snippets import snippets_of
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from connector.lake.evolution import TableKind
+    from connector.tables.evolution import TableKind
 
 _INTERVAL: Final = timedelta(minutes=5)
 _OTHER: Final = "persistent://public/default/orders-2"

@@ -19,12 +19,12 @@ from pyiceberg.transforms import TruncateTransform
 from pyiceberg.types import StringType
 
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError, StorageError
-from connector.lake.evolution import fit_rows, storable_schema
-from connector.lake.iceberg import IcebergTable
-from connector.lake.iceberg_options import IcebergOptions
-from connector.lake.iceberg_progress import PROGRESS
-from connector.lake.table import Commit
-from connector.lake.transforms import Partitioning
+from connector.tables.evolution import fit_rows, storable_schema
+from connector.tables.iceberg import IcebergTable
+from connector.tables.iceberg_options import IcebergOptions
+from connector.tables.iceberg_progress import PROGRESS
+from connector.tables.table import Commit
+from connector.tables.transforms import Partitioning
 from tests.support.lake_rows import batches
 from tests.support.lake_tables import staged
 

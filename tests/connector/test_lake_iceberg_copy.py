@@ -13,9 +13,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from connector import copy_topics, open_topic, register_duckdb
-from connector.lake import iceberg
 from connector.lake.copy_plan import CopySizes
-from connector.lake.evolution import fit_rows, storable_schema
+from connector.tables import iceberg
+from connector.tables.evolution import fit_rows, storable_schema
 from tests.support.golden import golden_topic
 from tests.support.lake_copies import (
     COLUMNS,

@@ -10,9 +10,9 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 
 from arrow_io.errors import ConcurrentCopyError, StorageError
-from connector.lake.iceberg import IcebergTable
-from connector.lake.table import Commit
-from connector.lake.transforms import Partitioning
+from connector.tables.iceberg import IcebergTable
+from connector.tables.table import Commit
+from connector.tables.transforms import Partitioning
 from tests.support.lake_tables import staged
 from tests.support.stopped_iceberg import Killed, WatchedCatalog, watched
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from arrow_io.errors import LakeTableError
-from connector.lake.iceberg import IcebergTable
-from connector.lake.iceberg_options import IcebergOptions
+from connector.tables.iceberg import IcebergTable
+from connector.tables.iceberg_options import IcebergOptions
 from tests.connector.test_lake_iceberg import copy, numbers, numbers_in, sql_catalog
 from tests.support.lake_tables import staged
 

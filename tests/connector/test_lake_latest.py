@@ -16,14 +16,14 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
-from connector.lake import delta, iceberg
 from connector.lake.copy_plan import CopySizes
-from connector.lake.delta import DeltaTable
-from connector.lake.file_writer import FileSettings, FileWriter
-from connector.lake.iceberg import IcebergTable
 from connector.lake.replacement import LatestPerKey
-from connector.lake.table import Commit
-from connector.lake.transforms import Partitioning
+from connector.tables import delta, iceberg
+from connector.tables.delta import DeltaTable
+from connector.tables.file_writer import FileSettings, FileWriter
+from connector.tables.iceberg import IcebergTable
+from connector.tables.table import Commit
+from connector.tables.transforms import Partitioning
 from tests.support.buckets import MemoryBucket
 from tests.support.golden import golden_topic
 from tests.support.lake_kinds import read_back, table_in
@@ -38,9 +38,9 @@ from tests.support.latest_rows import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from connector.lake.evolution import TableKind
     from connector.lake.task_writer import TaskWriter, WrittenTask
     from connector.scan.topic_read import ScanTask
+    from connector.tables.evolution import TableKind
 
 KINDS: Final[tuple[TableKind, ...]] = ("delta", "iceberg")
 SMALL: Final = CopySizes(task_bytes=1, commit_bytes=1, file_bytes=1)

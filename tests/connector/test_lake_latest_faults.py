@@ -15,8 +15,8 @@ from arrow_io.errors import (
     OptionError,
     StorageError,
 )
-from connector.lake import iceberg
-from connector.lake.iceberg import IcebergTable
+from connector.tables import iceberg
+from connector.tables.iceberg import IcebergTable
 from tests.support.buckets import MemoryBucket
 from tests.support.lake_kinds import read_back, table_in
 from tests.support.latest_rows import check_latest, copy_latest, write_keyed

@@ -16,13 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
-from connector.lake import delta, executors, iceberg, maintenance, parquet, rewriting
-from connector.lake.executors import run_in_threads
-from connector.lake.iceberg import IcebergTable
-from connector.lake.iceberg_upkeep import unneeded_names
+from connector.lake import maintenance
 from connector.lake.maintenance import MaintenanceSettings, maintain
-from connector.lake.parquet import ParquetTable
-from connector.lake.table_kinds import KINDS, open_table
+from connector.tables import delta, executors, iceberg, parquet, rewriting
+from connector.tables.executors import run_in_threads
+from connector.tables.iceberg import IcebergTable
+from connector.tables.iceberg_upkeep import unneeded_names
+from connector.tables.parquet import ParquetTable
+from connector.tables.table_kinds import KINDS, open_table
 from tests.support.executors import run_elsewhere, run_here
 from tests.support.interruption import Interruption
 from tests.support.lake_kinds import read_back, table_in
@@ -31,10 +32,10 @@ from tests.support.lake_tables import staged
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from connector.lake.evolution import TableKind
-    from connector.lake.executors import Executor
     from connector.lake.maintenance import MaintenanceSummary
-    from connector.lake.table import LakeTable, MaintainedTable
+    from connector.tables.evolution import TableKind
+    from connector.tables.executors import Executor
+    from connector.tables.table import LakeTable, MaintainedTable
 
 _EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _SCHEMA: Final = pa.schema(

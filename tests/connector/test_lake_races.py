@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from arrow_io.errors import ConcurrentCopyError
-from connector.lake import delta, iceberg, parquet
-from connector.lake.table_kinds import KINDS
+from connector.tables import delta, iceberg, parquet
+from connector.tables.table_kinds import KINDS
 from tests.support.interruption import Interruption
 from tests.support.lake_kinds import read_back, table_in
 from tests.support.lake_tables import staged
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from connector.lake.evolution import TableKind
-    from connector.lake.table import Commit, LakeTable, TableState
+    from connector.tables.evolution import TableKind
+    from connector.tables.table import Commit, LakeTable, TableState
 
 _CODE: Final = {"delta": delta.__file__, "iceberg": iceberg.__file__, "parquet": parquet.__file__}
 _LEAST_LINES: Final = 3

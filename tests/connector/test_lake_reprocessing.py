@@ -22,14 +22,15 @@ from arrow_io.errors import (
     PulsarOffloadError,
 )
 from connector import CopySizes, MaintenanceSettings, copy_topics, reprocess_dead_letters
-from connector.lake import iceberg, letter_changes, reprocessing
-from connector.lake.data_file import DataFile
-from connector.lake.dead_letters import POSITION_COLUMNS
-from connector.lake.iceberg import IcebergTable
-from connector.lake.letter_changes import LetterChange, LetterTable
+from connector.lake import reprocessing
 from connector.lake.maintenance import maintain
-from connector.lake.parquet import ParquetTable
-from connector.lake.table_kinds import KINDS, open_table
+from connector.tables import iceberg, letter_changes
+from connector.tables.data_file import DataFile
+from connector.tables.dead_letters import POSITION_COLUMNS
+from connector.tables.iceberg import IcebergTable
+from connector.tables.letter_changes import LetterChange, LetterTable
+from connector.tables.parquet import ParquetTable
+from connector.tables.table_kinds import KINDS, open_table
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.command_line import USAGE, lines_of, run
 from tests.support.faulty_s3 import Fault, S3Faults
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from connector import ReprocessSummary
-    from connector.lake.evolution import TableKind
+    from connector.tables.evolution import TableKind
     from tests.support.grids import Grid
 
 _SMALL: Final = CopySizes(task_bytes=1, commit_bytes=1)

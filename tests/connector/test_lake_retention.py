@@ -12,11 +12,11 @@ import pytest
 
 from arrow_io.errors import LakeTableError, OptionError
 from arrow_io.storage.location import Location
-from connector.lake.data_file import DataFile
 from connector.lake.maintenance import MaintenanceSettings, maintain
-from connector.lake.parquet import ParquetTable
-from connector.lake.state_file import decode_state, encode_state
-from connector.lake.table_kinds import KINDS
+from connector.tables.data_file import DataFile
+from connector.tables.parquet import ParquetTable
+from connector.tables.state_file import decode_state, encode_state
+from connector.tables.table_kinds import KINDS
 from tests.support.lake_kinds import read_back, table_in
 from tests.support.lake_tables import staged
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from connector.lake.evolution import TableKind
-    from connector.lake.table import LakeTable, MaintainedTable
+    from connector.tables.evolution import TableKind
+    from connector.tables.table import LakeTable, MaintainedTable
 
 _EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _SCHEMA: Final = pa.schema(

@@ -18,11 +18,11 @@ from arrow_io.storage.location import Location
 from connector import copy_topics
 from connector.increments.progress import Position, Progress, TopicProgress
 from connector.inputs.topic_names import TopicName
-from connector.lake.data_file import DataFile
-from connector.lake.delta import DeltaTable
-from connector.lake.parquet import ParquetTable
-from connector.lake.table import Commit
-from connector.lake.transforms import Partitioning
+from connector.tables.data_file import DataFile
+from connector.tables.delta import DeltaTable
+from connector.tables.parquet import ParquetTable
+from connector.tables.table import Commit
+from connector.tables.transforms import Partitioning
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.lake_copies import SCHEMA as VALUES
 from tests.support.lake_copies import write_topic
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from connector.lake.evolution import TableKind
+    from connector.tables.evolution import TableKind
 
 Table = DeltaTable | ParquetTable
 

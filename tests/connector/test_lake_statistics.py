@@ -12,7 +12,7 @@ from arrow_io.storage.location import Location
 from connector import copy_topics, open_catalog, open_topic
 from connector.lake.copy import plan_copy
 from connector.lake.copy_plan import CopySizes
-from connector.lake.parquet import ParquetTable
+from connector.tables.parquet import ParquetTable
 from tests.support.golden import golden_topic
 from tests.support.lake_tables import table_of
 

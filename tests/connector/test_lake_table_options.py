@@ -14,11 +14,11 @@ from pyiceberg.table.refs import SnapshotRefType
 
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
 from connector import CopySizes, MaintenanceSettings, copy_topics, maintain_table, write_messages
-from connector.lake import iceberg
-from connector.lake.iceberg import IcebergTable
-from connector.lake.iceberg_options import IcebergOptions
-from connector.lake.iceberg_schema import new_schema
-from connector.lake.table_kinds import open_table
+from connector.tables import iceberg
+from connector.tables.iceberg import IcebergTable
+from connector.tables.iceberg_options import IcebergOptions
+from connector.tables.iceberg_schema import new_schema
+from connector.tables.table_kinds import open_table
 from tests.connector.test_lake_iceberg import copy, numbers, numbers_in, sql_catalog
 from tests.support.lake_copies import SCHEMA, write_topic
 from tests.support.lake_tables import staged

@@ -37,12 +37,12 @@ from connector import (
 )
 from connector.increments.progress import Progress
 from connector.inputs.bounds import Bounds
-from connector.lake.copied_rows import CopiedRows
 from connector.lake.copy_plan import CopySizes
 from connector.lake.maintenance import MaintenanceSettings
-from connector.lake.table_kinds import KINDS
 from connector.scan.parts import PartReader, plan_parts
 from connector.scan.plan_table import plan_table
+from connector.tables.copied_rows import CopiedRows
+from connector.tables.table_kinds import KINDS
 from tests.support.buckets import TOPIC, memory_bucket
 from tests.support.golden import golden_topic
 from tests.support.lake_copies import COLUMNS, SCHEMA, write_topic
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from connector import TopicDataset
-    from connector.lake.evolution import TableKind
+    from connector.tables.evolution import TableKind
     from tests.support.buckets import MemoryBucket
     from tests.support.s3_server import S3Server
 
@@ -551,7 +551,7 @@ def test_tables_in_a_store(kind: TableKind, s3_server: S3Server) -> None:
     joined = open_topic(url, TOPIC, lake=target, lake_options={"format": kind}, **options)
     plain = open_topic(url, TOPIC, **options)
     with _without_warnings(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("connector.lake.file_reader._SMALL_BYTES", 0)
+        patch.setattr("connector.tables.file_reader._SMALL_BYTES", 0)
         assert _rows(joined.to_table()) == _rows(plain.to_table(list(joined.schema.names)))
     with duckdb.connect() as con:
         register_duckdb(con, url, lake=target, lake_options={"format": kind}, **options)
@@ -585,7 +585,7 @@ def test_a_run_that_was_stopped_before_its_letters(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("connector.lake.letter_changes.LetterTable.apply", stop)
+        patch.setattr("connector.tables.letter_changes.LetterTable.apply", stop)
         with pytest.raises(KeyboardInterrupt):
             lake.copy(dead_letters=True)
     columns = ["__ledger_id__", "__entry_id__", "__batch_index__"]

@@ -13,11 +13,11 @@ import pytest
 
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError, StorageError
 from arrow_io.storage.location import Location
-from connector.lake.delta import DeltaTable
-from connector.lake.delta_options import delta_storage_options
-from connector.lake.parquet import ParquetTable
-from connector.lake.table import Commit, TableState
-from connector.lake.transforms import Partitioning
+from connector.tables.delta import DeltaTable
+from connector.tables.delta_options import delta_storage_options
+from connector.tables.parquet import ParquetTable
+from connector.tables.table import Commit, TableState
+from connector.tables.transforms import Partitioning
 from tests.support.lake_tables import rows_of, staged
 
 if TYPE_CHECKING:

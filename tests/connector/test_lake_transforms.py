@@ -16,13 +16,13 @@ from pyiceberg import types as iceberg
 from pyiceberg.transforms import parse_transform
 
 from arrow_io.errors import LakeTableError, OptionError
-from connector.lake import transforms
-from connector.lake.transforms import PartitionField, Partitioning
+from connector.tables import transforms
+from connector.tables.transforms import PartitionField, Partitioning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from connector.lake.transforms import Transform
+    from connector.tables.transforms import Transform
 
 _UTC_MICROSECONDS: Final = pa.timestamp("us", "UTC")
 _NAIVE: Final = st.datetimes()

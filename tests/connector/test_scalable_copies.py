@@ -24,9 +24,9 @@ from connector import (
 )
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.increments.following import new_in_bucket
-from connector.lake.table_kinds import open_table
 from connector.live.broker import Brokers
 from connector.replay.partition_replay import PartitionReplay, ReplaySummary
+from connector.tables.table_kinds import open_table
 from connector.upkeep.audit.audit import audit
 from tests.support.buckets import memory_bucket, offload
 from tests.support.entries import Message, encode_entry
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from connector.inputs.topic_names import TopicName
-    from connector.lake.evolution import TableKind
+    from connector.tables.evolution import TableKind
 
 NAME: Final = str(TOPIC)
 OTHER: Final = offload(

@@ -17,7 +17,7 @@ import pytest
 
 from connector import CopySizes, MaintenanceSettings, copy_topics, maintain_table, open_topic
 from connector.lake.copy import MESSAGE_COLUMNS
-from connector.lake.iceberg import IcebergTable
+from connector.tables.iceberg import IcebergTable
 from tests.lakes.conftest import FORMATS, VERSION
 from tests.support.golden import golden_topic
 from tests.support.lake_copies import SCHEMA, batch_rows, in_order, write_topic
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from connector.lake.evolution import TableKind
-    from connector.lake.table import LakeTable
+    from connector.tables.evolution import TableKind
+    from connector.tables.table import LakeTable
 
     Rows = list[dict[str, Any]]
 

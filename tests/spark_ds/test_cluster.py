@@ -17,7 +17,7 @@ import pytest
 
 from arrow_io.storage.location import Location
 from connector import open_topic
-from connector.lake.parquet import ParquetTable
+from connector.tables.parquet import ParquetTable
 from tests.spark_ds.conftest import QUICK_JVM
 from tests.spark_ds.golden_rows import (
     COLUMNS,

@@ -18,7 +18,7 @@ import pyspark
 import pytest
 
 from arrow_io.storage.location import Location
-from connector.lake.parquet import ParquetTable
+from connector.tables.parquet import ParquetTable
 from tests.spark_ds.conftest import QUICK_JVM
 from tests.spark_ds.golden_rows import (
     COLUMNS,

@@ -19,11 +19,11 @@ from connector import (
     open_catalog,
     write_messages,
 )
-from connector.lake.delta import DeltaTable
-from connector.lake.iceberg import IcebergTable
-from connector.lake.parquet import ParquetTable
-from connector.lake.table_kinds import KINDS
 from connector.statistics.store import open_statistics
+from connector.tables.delta import DeltaTable
+from connector.tables.iceberg import IcebergTable
+from connector.tables.parquet import ParquetTable
+from connector.tables.table_kinds import KINDS
 from tests.spark_ds.queries import frame
 from tests.support.debezium import recording
 from tests.support.lake_copies import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from connector.lake.evolution import TableKind
+    from connector.tables.evolution import TableKind
 
 pytestmark = [
     pytest.mark.spark,

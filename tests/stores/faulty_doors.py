@@ -17,9 +17,9 @@ from connector import copy_topics, open_catalog, open_topic
 from connector.increments.increment import Limits
 from connector.increments.progress import Progress
 from connector.lake.copy import MESSAGE_COLUMNS
-from connector.lake.parquet import ParquetTable
 from connector.statistics.analysis import analyze, unknown_ledgers
 from connector.statistics.store import open_statistics
+from connector.tables.parquet import ParquetTable
 from connector.upkeep.audit.audit import audit
 from tests.support.buckets import TOPIC
 from tests.support.increments import in_order, increments_of, read_increment

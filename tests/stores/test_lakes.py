@@ -16,11 +16,11 @@ from pyiceberg.catalog import load_catalog
 
 from arrow_io.errors import ConcurrentCopyError
 from connector import CopySizes, MaintenanceSettings, copy_topics
-from connector.lake.delta import DeltaTable
-from connector.lake.iceberg import IcebergTable
 from connector.lake.maintenance import maintain
-from connector.lake.parquet import ParquetTable
-from connector.lake.table_kinds import open_table
+from connector.tables.delta import DeltaTable
+from connector.tables.iceberg import IcebergTable
+from connector.tables.parquet import ParquetTable
+from connector.tables.table_kinds import open_table
 from tests.connector.conftest import bucket
 from tests.stores.emulators import running_gateway
 from tests.support.lake_copies import COLUMNS, SCHEMA, batch_rows, in_order, write_topic
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from connector.lake.evolution import TableKind
-    from connector.lake.table import LakeTable, MaintainedTable
     from connector.lake.task_writer import TaskWriter, WrittenTask
     from connector.scan.topic_read import ScanTask
+    from connector.tables.evolution import TableKind
+    from connector.tables.table import LakeTable, MaintainedTable
     from tests.stores.emulators import Emulator
     from tests.support.buckets import MemoryBucket
 

@@ -11,10 +11,10 @@ import pytest
 
 import spark_ds
 from connector import CopySizes, open_topic
-from connector.lake.delta import DeltaTable
-from connector.lake.iceberg import IcebergTable
-from connector.lake.parquet import ParquetTable
-from connector.lake.table_kinds import open_table
+from connector.tables.delta import DeltaTable
+from connector.tables.iceberg import IcebergTable
+from connector.tables.parquet import ParquetTable
+from connector.tables.table_kinds import open_table
 from tests.spark_ds.conftest import spark, spark_environment, spark_log
 from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
 from tests.stores.emulators import running_gateway
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from connector.lake.evolution import TableKind
-    from connector.lake.table import LakeTable
+    from connector.tables.evolution import TableKind
+    from connector.tables.table import LakeTable
 
 __all__ = ["spark", "spark_environment", "spark_log"]
 

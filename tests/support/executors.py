@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from connector.lake.executors import Work
+    from connector.tables.executors import Work
 
     _Task = TypeVar("_Task")
     _Result = TypeVar("_Result")

@@ -10,7 +10,7 @@ import deltalake
 from deltalake import transaction
 
 from arrow_io.storage.trace import RequestKind, RequestTrace
-from connector.lake import delta
+from connector.tables import delta
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from arrow_io.messages.message_metadata import Message
 from connector import open_topic, write_messages
 from connector.lake.copy import MESSAGE_COLUMNS
-from connector.lake.dead_letters import DEAD_LETTERS
+from connector.tables.dead_letters import DEAD_LETTERS
 from tests.support.buckets import TOPIC
 
 if TYPE_CHECKING:

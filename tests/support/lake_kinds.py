@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import deltalake
 
-from connector.lake.iceberg import IcebergTable
-from connector.lake.parquet import ParquetTable
-from connector.lake.table_kinds import open_table
+from connector.tables.iceberg import IcebergTable
+from connector.tables.parquet import ParquetTable
+from connector.tables.table_kinds import open_table
 from tests.support.lake_tables import table_of
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from connector.lake.evolution import TableKind
-    from connector.lake.table import LakeTable
+    from connector.tables.evolution import TableKind
+    from connector.tables.table import LakeTable
 
 
 @contextmanager

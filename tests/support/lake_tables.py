@@ -9,18 +9,18 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from connector.lake.delta import DeltaTable
-from connector.lake.file_writer import FileSettings, FileWriter
-from connector.lake.iceberg import IcebergTable
-from connector.lake.table import Commit
-from connector.lake.transforms import Partitioning
+from connector.tables.delta import DeltaTable
+from connector.tables.file_writer import FileSettings, FileWriter
+from connector.tables.iceberg import IcebergTable
+from connector.tables.table import Commit
+from connector.tables.transforms import Partitioning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from connector.lake.evolution import TableKind
-    from connector.lake.parquet import ParquetTable
-    from connector.lake.table import LakeTable, TableState
+    from connector.tables.evolution import TableKind
+    from connector.tables.parquet import ParquetTable
+    from connector.tables.table import LakeTable, TableState
 
 
 def staged(  # noqa: PLR0917 - in the order of what a commit has

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from connector.lake.copy_plan import CopyPlan
-    from connector.lake.evolution import TableKind
-    from connector.lake.table import LakeTable
     from connector.lake.table_copy import TableSummary
+    from connector.tables.evolution import TableKind
+    from connector.tables.table import LakeTable
 
 _TOLD_BY: Final = (
     "__topic__",

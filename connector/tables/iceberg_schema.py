@@ -19,13 +19,13 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.types import DoubleType, FloatType
 
 from arrow_io.errors import LakeTableError
-from connector.lake.evolution import storable_schema
-from connector.lake.transforms import PartitionField, Partitioning
+from connector.tables.evolution import storable_schema
+from connector.tables.transforms import PartitionField, Partitioning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from connector.lake.transforms import Transform
+    from connector.tables.transforms import Transform
 
 _FIELD_ID: Final = b"PARQUET:field_id"
 _TRANSFORM: Final = re.compile(r"(identity|year|month|day|hour)|bucket\[(\d+)\]")

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 from arrow_io.core.extras import install_command
 from arrow_io.errors import OptionError
 from arrow_io.storage.location import Location
-from connector.lake.delta_options import split_properties
-from connector.lake.parquet import ParquetTable
+from connector.tables.delta_options import split_properties
+from connector.tables.parquet import ParquetTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType
 
-    from connector.lake.evolution import TableKind
-    from connector.lake.table import LakeTable
+    from connector.tables.evolution import TableKind
+    from connector.tables.table import LakeTable
 
 KINDS: Final[tuple[TableKind, ...]] = ("delta", "iceberg", "parquet")
 _LIBRARIES: Final = {"delta": "deltalake", "iceberg": "pyiceberg"}
@@ -38,7 +38,7 @@ def open_table(
         table_options: For Delta, options of `deltalake`'s own storage, and properties of a new
             table, which start with `delta.`. For Iceberg, the properties of the catalog, its name
             as `catalog`, the URL of a new table's folder as `location`, and options of the table
-            (`connector.lake.iceberg_options`).
+            (`connector.tables.iceberg_options`).
 
     Raises:
         OptionError: The format is unknown, its library is not installed, or the options do not
@@ -64,7 +64,7 @@ def open_table(
 
 def _module(kind: TableKind) -> ModuleType:
     try:
-        return import_module(f"connector.lake.{kind}")
+        return import_module(f"connector.tables.{kind}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != _LIBRARIES[kind]:
             raise

@@ -18,8 +18,8 @@ import pyarrow as pa
 from arrow_io.errors import LakeTableError, OptionError
 
 if TYPE_CHECKING:
-    from connector.lake.evolution import TableKind
-    from connector.lake.transforms import PartitionField, Partitioning
+    from connector.tables.evolution import TableKind
+    from connector.tables.transforms import PartitionField, Partitioning
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _MAX_NAME_LENGTH: Final = 200
@@ -55,7 +55,7 @@ def partition_folder(
             as null.
 
     Example:
-        >>> from connector.lake.transforms import PartitionField, Partitioning
+        >>> from connector.tables.transforms import PartitionField, Partitioning
         >>> fields = Partitioning((PartitionField("at", "day"), PartitionField("x")))
         >>> partition_folder(fields, (20454, "a/b"), "parquet")
         'at_day=2026-01-01/x-a_b/'

@@ -1,7 +1,7 @@
 """A Delta table, through `deltalake`: one commit changes the files and stores the progress.
 
 The progress is stored in files next to the log, and commits name them
-(`connector.lake.delta_progress`).
+(`connector.tables.delta_progress`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from arrow_io.errors import (
 )
 from arrow_io.storage.redaction import redacted
 from arrow_io.storage.store_kinds import StoreKind, store_kind
-from connector.lake.delta_files import data_files, read_file, removals
-from connector.lake.delta_options import delta_storage_options
-from connector.lake.delta_progress import (
+from connector.tables.delta_files import data_files, read_file, removals
+from connector.tables.delta_options import delta_storage_options
+from connector.tables.delta_progress import (
     APPLICATION,
     delete_unneeded,
     find_progress_number,
@@ -42,20 +42,20 @@ from connector.lake.delta_progress import (
     unreadable_progress_error,
     write_progress,
 )
-from connector.lake.evolution import storable_schema, widen_schema
-from connector.lake.nested_tables import nested_folders
-from connector.lake.parquet import ParquetTable
-from connector.lake.partition_folders import delta_text
-from connector.lake.table import TableState
-from connector.lake.transforms import Partitioning
+from connector.tables.evolution import storable_schema, widen_schema
+from connector.tables.nested_tables import nested_folders
+from connector.tables.parquet import ParquetTable
+from connector.tables.partition_folders import delta_text
+from connector.tables.table import TableState
+from connector.tables.transforms import Partitioning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from arrow_io.storage.location import Location
-    from connector.lake.data_file import DataFile
-    from connector.lake.table import Commit, FileReader, TableFile
-    from connector.lake.transforms import PartitionField
+    from connector.tables.data_file import DataFile
+    from connector.tables.table import Commit, FileReader, TableFile
+    from connector.tables.transforms import PartitionField
 
 _Answer = TypeVar("_Answer")
 

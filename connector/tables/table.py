@@ -17,7 +17,7 @@ from arrow_io.errors import (
     OptionError,
 )
 from connector.increments.progress import Progress
-from connector.lake.file_writer import delete_files, note_uncertain_files
+from connector.tables.file_writer import delete_files, note_uncertain_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from arrow_io.storage.location import Location
-    from connector.lake.data_file import DataFile
-    from connector.lake.evolution import TableKind
-    from connector.lake.transforms import Partitioning
+    from connector.tables.data_file import DataFile
+    from connector.tables.evolution import TableKind
+    from connector.tables.transforms import Partitioning
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class LakeTable(Protocol):
         """Return the columns that the table needs so that rows of a schema fit.
 
         These are the current columns, widened if needed, followed by the new ones. Each has the
-        type in which this kind of table stores it. `connector.lake.evolution.fit_rows` casts rows
+        type in which this kind of table stores it. `connector.tables.evolution.fit_rows` casts rows
         to these types, without loss, before they are written.
 
         Args:

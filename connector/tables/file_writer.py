@@ -17,18 +17,18 @@ import pyarrow.parquet as pq
 
 from arrow_io.core.wording import counted
 from arrow_io.errors import PulsarOffloadError
-from connector.lake.column_stats import FileStats, columns_with_dictionary
-from connector.lake.data_file import DataFile
-from connector.lake.evolution import fit_rows
-from connector.lake.partition_folders import check_partitioning, partition_folder
+from connector.tables.column_stats import FileStats, columns_with_dictionary
+from connector.tables.data_file import DataFile
+from connector.tables.evolution import fit_rows
+from connector.tables.partition_folders import check_partitioning, partition_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from arrow_io.storage.location import Location
     from arrow_io.storage.uploads import ObjectUpload
-    from connector.lake.evolution import TableKind
-    from connector.lake.transforms import Partitioning
+    from connector.tables.evolution import TableKind
+    from connector.tables.transforms import Partitioning
 
 PART_BYTES = 8 << 20
 """Size of an uploaded part. S3 requires at least 5 MiB, and at most 10,000 parts an object."""

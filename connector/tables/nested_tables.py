@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from connector.lake.state_file import STATE_FOLDER
+from connector.tables.state_file import STATE_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -22,7 +22,6 @@ from arrow_io.messages.message_metadata import Message, message_metadata
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.payloads.value_columns import VALUE_COLUMN
 from arrow_io.read_metrics import ReadMetrics, Unit
-from connector.lake.change_events import with_columns
 from connector.live.entries import decode_key, has_binary_keys
 from connector.scan.execution import RecordBatchBuilder, execute, new_tally
 from connector.scan.topic_read import EntryRange, TopicRead
@@ -132,7 +131,7 @@ def dead_letter_task(task: ScanTask) -> ScanTask:
 
     The position columns follow the task's other columns.
     """
-    options = replace(with_columns(task.read.options, POSITION_COLUMNS), keep_values=True)
+    options = replace(task.read.options.add_columns(POSITION_COLUMNS), keep_values=True)
     return replace(task, read=replace(task.read, options=options))
 
 

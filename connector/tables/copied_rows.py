@@ -16,13 +16,12 @@ import pyarrow as pa
 from arrow_io.core.json_checksum import json_crc32
 from arrow_io.errors import CorruptProgressError
 from connector.inputs.bounds import Bounds
-from connector.lake.change_events import is_unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from connector.lake.table import LakeTable, TableState
     from connector.scan.read_options import ReadOptions
+    from connector.tables.table import LakeTable, TableState
 
 _MEMBER: Final = "rows"
 """The member of the progress that has the facts."""
@@ -69,7 +68,7 @@ class CopiedRows:
             starts={**self.starts, **(starts if bounds.has_start else {})},
             has_uncommitted=self.has_uncommitted or options.uncommitted,
             has_losses=self.has_losses or has_losses,
-            has_changes=self.has_changes or is_unwrapped(options),
+            has_changes=self.has_changes or options.is_unwrapped,
         )
 
     def add_columns(self, current: pa.Schema | None, schema: pa.Schema) -> CopiedRows:

@@ -15,13 +15,6 @@ import pyarrow as pa
 
 from arrow_io.errors import LakeTableError
 from connector.inputs.bounds import Bounds
-from connector.lake.copied_rows import CopiedRows
-from connector.lake.dead_letters import DEAD_LETTERS, dead_letter_options
-from connector.lake.file_reader import open_file
-from connector.lake.letter_changes import LetterChange, LetterTable
-from connector.lake.served_columns import unserved_column
-from connector.lake.table import read_progress
-from connector.lake.table_kinds import open_table
 from connector.scan.table_read import (
     ColumnBounds,
     Remainder,
@@ -30,6 +23,13 @@ from connector.scan.table_read import (
     TableSplit,
 )
 from connector.scan.topic_read import EntryRange
+from connector.tables.copied_rows import CopiedRows
+from connector.tables.dead_letters import DEAD_LETTERS, dead_letter_options
+from connector.tables.file_reader import open_file
+from connector.tables.letter_changes import LetterChange, LetterTable
+from connector.tables.served_columns import unserved_column
+from connector.tables.table import read_progress
+from connector.tables.table_kinds import open_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.increments.progress import Progress, TopicProgress
-    from connector.lake.evolution import TableKind
-    from connector.lake.table import RewritableTable, TableFile
     from connector.scan.read_options import ReadOptions
     from connector.scan.table_read import CanMatch, RowGroup
+    from connector.tables.evolution import TableKind
+    from connector.tables.table import RewritableTable, TableFile
 
 _MAX_LETTERS: Final = 1000
 """Maximum number of dead letters whose entries are read from the bucket one by one."""

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.errors import LakeTableError, MissingObjectError
-from connector.lake.state_file import (
+from connector.tables.state_file import (
     STATE_FOLDER,
     check_members,
     decode_state,

@@ -11,9 +11,9 @@ import pyarrow as pa
 from deltalake.transaction import RemoveAction
 
 from arrow_io.errors import LakeTableError
-from connector.lake.evolution import fit_rows, storable_schema
-from connector.lake.file_reader import read_rows
-from connector.lake.table import TableFile
+from connector.tables.evolution import fit_rows, storable_schema
+from connector.tables.file_reader import read_rows
+from connector.tables.table import TableFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable as Snapshot
 
     from arrow_io.storage.location import Location
-    from connector.lake.table import Commit
-    from connector.lake.transforms import Partitioning
+    from connector.tables.table import Commit
+    from connector.tables.transforms import Partitioning
 
 _PLAIN: Final = "/!$&'()+,:;=@~"
 """Characters that `deltalake` does not escape in paths, in addition to unreserved ones."""

@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.utils.properties import property_as_int
 
 from arrow_io.errors import LakeTableError
-from connector.lake.nested_tables import nested_folders
+from connector.tables.nested_tables import nested_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from connector.lake.data_file import ColumnStats
+from connector.tables.data_file import ColumnStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -30,13 +30,13 @@ from arrow_io.errors import (
     MissingObjectError,
     PulsarOffloadError,
 )
-from connector.lake.data_file import DataFile
-from connector.lake.evolution import fit_rows, storable_schema, widen_schema
-from connector.lake.file_reader import read_rows
-from connector.lake.nested_tables import nested_folders
-from connector.lake.state_file import STATE_FOLDER, check_members, decode_state, encode_state
-from connector.lake.table import TableFile, TableState
-from connector.lake.transforms import Partitioning
+from connector.tables.data_file import DataFile
+from connector.tables.evolution import fit_rows, storable_schema, widen_schema
+from connector.tables.file_reader import read_rows
+from connector.tables.nested_tables import nested_folders
+from connector.tables.state_file import STATE_FOLDER, check_members, decode_state, encode_state
+from connector.tables.table import TableFile, TableState
+from connector.tables.transforms import Partitioning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
-    from connector.lake.table import Commit, FileReader
+    from connector.tables.table import Commit, FileReader
 
 _MAX_MANIFEST_BYTES = 256 << 20
 _NAME = re.compile(r"manifest-(\d{20})\.json")

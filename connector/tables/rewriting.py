@@ -16,19 +16,19 @@ import pyarrow.compute as pc
 
 from arrow_io.errors import OptionError
 from connector.inputs.times import EPOCH
-from connector.lake.copied_rows import note_deletion
-from connector.lake.evolution import fit_rows
-from connector.lake.executors import run_tasks
-from connector.lake.file_writer import FileWriter, delete_files
-from connector.lake.table import Commit, commit_files
+from connector.tables.copied_rows import note_deletion
+from connector.tables.evolution import fit_rows
+from connector.tables.executors import run_tasks
+from connector.tables.file_writer import FileWriter, delete_files
+from connector.tables.table import Commit, commit_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from connector.lake.data_file import DataFile
-    from connector.lake.executors import Executor
-    from connector.lake.file_writer import FileSettings
-    from connector.lake.table import FileReader, RewritableTable, TableFile, TableState
+    from connector.tables.data_file import DataFile
+    from connector.tables.executors import Executor
+    from connector.tables.file_writer import FileSettings
+    from connector.tables.table import FileReader, RewritableTable, TableFile, TableState
 
 _SMALL: Final = 3 / 4
 """A file below this share of the target size is small: Iceberg's `min-file-size-bytes`."""
@@ -117,7 +117,7 @@ class RewrittenBin:
 
 @dataclass(frozen=True, slots=True)
 class BinWriter:
-    """Writes the rows of bins to new files; see `Work` of `connector.lake.executors`.
+    """Writes the rows of bins to new files; see `Work` of `connector.tables.executors`.
 
     Attributes:
         read: Reads the files of the bins.
@@ -153,7 +153,7 @@ class BinWriter:
 
 @dataclass(frozen=True, slots=True)
 class RowDeletion:
-    """Rewrites the files of bins without earlier rows; see `Work` of `connector.lake.executors`.
+    """Rewrites the files of bins without earlier rows; see `Work` of `connector.tables.executors`.
 
     Attributes:
         read: Reads the files of the bins.

@@ -26,9 +26,9 @@ from pyiceberg.utils.truncate import (
 
 from arrow_io.errors import LakeTableError, StorageError
 from arrow_io.storage.redaction import redacted
-from connector.lake.evolution import fit_rows
-from connector.lake.iceberg_schema import arrow_schema, partitioning_from_spec
-from connector.lake.table import TableFile
+from connector.tables.evolution import fit_rows
+from connector.tables.iceberg_schema import arrow_schema, partitioning_from_spec
+from connector.tables.table import TableFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import IcebergType, PrimitiveType
 
-    from connector.lake.data_file import ColumnStats, DataFile
+    from connector.tables.data_file import ColumnStats, DataFile
 
 _BOUND_LENGTH: Final = 16
 """Maximum length of a string bound in characters, or a binary one in bytes: Iceberg's default

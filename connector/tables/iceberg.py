@@ -1,7 +1,7 @@
 """An Iceberg table that topics are copied to, in any catalog that PyIceberg supports.
 
 The progress of the copy is stored in snapshots and table properties
-(`connector.lake.iceberg_progress`).
+(`connector.tables.iceberg_progress`).
 
 Concurrency is optimistic: a commit is based on the snapshot whose progress was checked, or fails.
 If another writer, such as a compaction, committed first, the progress is checked again.
@@ -38,8 +38,8 @@ from arrow_io.errors import (
 )
 from arrow_io.storage.location import Location
 from arrow_io.storage.redaction import redacted, redacted_urls
-from connector.lake.evolution import storable_schema, widen_schema
-from connector.lake.iceberg_files import (
+from connector.tables.evolution import storable_schema, widen_schema
+from connector.tables.iceberg_files import (
     ReplaceFiles,
     has_renamed_columns,
     iceberg_file,
@@ -47,7 +47,7 @@ from connector.lake.iceberg_files import (
     scan_task_from_file,
     table_file,
 )
-from connector.lake.iceberg_options import (
+from connector.tables.iceberg_options import (
     IcebergOptions,
     check_branch,
     check_tag,
@@ -56,26 +56,26 @@ from connector.lake.iceberg_options import (
     sort_order,
     split_options,
 )
-from connector.lake.iceberg_progress import (
+from connector.tables.iceberg_progress import (
     PROGRESS,
     branch_snapshot,
     progress_properties,
     read_progress,
 )
-from connector.lake.iceberg_schema import (
+from connector.tables.iceberg_schema import (
     arrow_schema,
     find_misnumbered_field,
     new_schema,
     partition_spec,
     partitioning_from_spec,
 )
-from connector.lake.iceberg_upkeep import (
+from connector.tables.iceberg_upkeep import (
     check_folder,
     expired_snapshots,
     needed_files,
     unneeded_names,
 )
-from connector.lake.table import TableState
+from connector.tables.table import TableState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table.update.snapshot import _SnapshotProducer as _Producer
 
-    from connector.lake.table import Commit, FileReader, TableFile
+    from connector.tables.table import Commit, FileReader, TableFile
 
 LATEST_PER_KEY: Final = "pulsar-offload.latest-per-key"
 KEY_COLUMNS: Final = "pulsar-offload.key-columns"
@@ -129,7 +129,7 @@ class IcebergTable:
 
         Args:
             identifier: The table's name in the catalog, `namespace.table`.
-            options: Options of the table (`connector.lake.iceberg_options`), and of its catalog:
+            options: Options of the table (`connector.tables.iceberg_options`), and of its catalog:
                 `catalog` is the catalog's name in PyIceberg's configuration (`.pyiceberg.yaml`, or
                 environment variables `PYICEBERG_CATALOG__…`), by default `default`. `location` is
                 the URL of a new table's folder. All others are properties of the catalog, which

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from arrow_io.columns import Projection
     from arrow_io.payloads.schema_info import SchemaInfo
     from arrow_io.payloads.value_columns import ValueColumns, ValueField
-    from connector.lake.copied_rows import CopiedRows
+    from connector.tables.copied_rows import CopiedRows
 
 _NO_DEFAULT: Final = object()
 

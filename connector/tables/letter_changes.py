@@ -27,19 +27,19 @@ from arrow_io.errors import (
     MissingObjectError,
 )
 from connector.increments.progress import Progress
-from connector.lake.data_file import DataFile
-from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA, POSITION_COLUMNS
-from connector.lake.file_reader import read_rows
-from connector.lake.file_writer import FileSettings, FileWriter
-from connector.lake.rewriting import rewrite_without
-from connector.lake.table import Commit, commit_files, send_commit
-from connector.lake.transforms import Partitioning
+from connector.tables.data_file import DataFile
+from connector.tables.dead_letters import DEAD_LETTERS_SCHEMA, POSITION_COLUMNS
+from connector.tables.file_reader import read_rows
+from connector.tables.file_writer import FileSettings, FileWriter
+from connector.tables.rewriting import rewrite_without
+from connector.tables.table import Commit, commit_files, send_commit
+from connector.tables.transforms import Partitioning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from connector.lake.evolution import TableKind
-    from connector.lake.table import LakeTable, RewritableTable, TableFile, TableState
+    from connector.tables.evolution import TableKind
+    from connector.tables.table import LakeTable, RewritableTable, TableFile, TableState
 
     LetterPosition = tuple[str, int, int, int]
     """Topic, ledger id, entry id and batch index, which is −1 if the message is not batched."""

@@ -1,0 +1,1 @@
+"""Lake tables: their formats, files, commits and progress, and reads of their rows."""
