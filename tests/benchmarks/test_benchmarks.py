@@ -25,7 +25,7 @@ from tests.benchmarks.decoding import SCANS, TYPED_SCANS, decompress_all, payloa
 from tests.benchmarks.map_files import measure_map_files
 from tests.benchmarks.map_files import table as table_of_map_files
 from tests.benchmarks.offloading import ENTRY_SIZES, offload
-from tests.benchmarks.querying import measure_queries
+from tests.benchmarks.querying import measure_lake, measure_queries
 from tests.benchmarks.querying import table as table_of_queries
 from tests.benchmarks.resident import RESIDENT_URL
 from tests.benchmarks.unwrapping import measure_unwrapping
@@ -179,6 +179,17 @@ def test_both_answer_the_same(tmp_path: Path) -> None:
     topic, lines = rows
     assert topic.answer == lines.answer
     assert sum(count for _, count in topic.answer) == 2000
+    assert len(table_of_queries(rows)) == 1 + len(rows)
+
+
+def test_a_table_and_its_topic_answer_the_same(tmp_path: Path) -> None:
+    """With the rows of a lake table, and without it; the table alone lacks the last ones."""
+    rows = measure_lake(str(tmp_path), messages=990, rounds=1)
+
+    joined, topic, table = rows
+    assert joined.answer == topic.answer
+    assert sum(count for _, count in joined.answer) == 1000
+    assert sum(count for _, count in table.answer) == 990
     assert len(table_of_queries(rows)) == 1 + len(rows)
 
 
