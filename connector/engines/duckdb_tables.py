@@ -54,7 +54,9 @@ def table_sql(read: TableRead) -> str | None:
     terms = list(_terms(read.condition, names))
     where = f" WHERE {' AND '.join(terms)}" if terms else ""
     select = ", ".join([f"NULL AS {_quoted(ROWS)}", *columns])
-    return f"FROM read_parquet([{files}], union_by_name = true) SELECT {select}{where}"
+    # Folders such as `country=DE` would otherwise replace the values in the files.
+    options = "union_by_name = true, hive_partitioning = false"
+    return f"FROM read_parquet([{files}], {options}) SELECT {select}{where}"
 
 
 @lru_cache(maxsize=64)

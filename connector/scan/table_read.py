@@ -79,7 +79,8 @@ class TableFiles(Protocol):
         """Return the paths of all files, for another Parquet reader on this machine.
 
         Returns:
-            None if they are in another store, or if `columns` has a column that no file contains.
+            None if they are in another store, if other writers wrote some of them, or if `columns`
+            has a column that no file contains.
 
         Raises:
             LakeTableError: A file is malformed.

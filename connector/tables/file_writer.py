@@ -8,8 +8,9 @@ request. A large one is uploaded in parts, each as soon as it is full.
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 from uuid import uuid4
 
 import pyarrow as pa
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from connector.tables.evolution import TableKind
     from connector.tables.transforms import Partitioning
 
+OWN_NAME: Final = re.compile(r"(?:.*/)?[0-9a-f]{32}\.parquet")
+"""Matches the path of a file that `FileWriter` wrote."""
 PART_BYTES = 8 << 20
 """Size of an uploaded part. S3 requires at least 5 MiB, and at most 10,000 parts an object."""
 

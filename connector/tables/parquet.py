@@ -33,6 +33,7 @@ from arrow_io.errors import (
 from connector.tables.data_file import DataFile
 from connector.tables.evolution import fit_rows, storable_schema, widen_schema
 from connector.tables.file_reader import read_rows
+from connector.tables.file_writer import OWN_NAME
 from connector.tables.nested_tables import nested_folders
 from connector.tables.state_file import STATE_FOLDER, check_members, decode_state, encode_state
 from connector.tables.table import TableFile, TableState
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
 
 _MAX_MANIFEST_BYTES = 256 << 20
 _NAME = re.compile(r"manifest-(\d{20})\.json")
-_OWN_NAME: Final = re.compile(r"(?:.*/)?[0-9a-f]{32}\.parquet")
-"""Matches a file that `FileWriter` wrote."""
 _MEMBERS: Final[Mapping[str, type]] = MappingProxyType(
     {"id": str, "start": int, "summary": dict, "files": list}
 )
@@ -287,7 +286,7 @@ class ParquetTable:
             for each in self._unnamed_files()
             if each.modified is not None
             and each.modified < before
-            and _OWN_NAME.fullmatch(each.name)
+            and OWN_NAME.fullmatch(each.name)
         ]
         if not dry_run:
             self.location.delete_objects(names)

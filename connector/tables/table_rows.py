@@ -26,6 +26,7 @@ from connector.scan.topic_read import EntryRange
 from connector.tables.copied_rows import CopiedRows
 from connector.tables.dead_letters import DEAD_LETTERS, dead_letter_options
 from connector.tables.file_reader import open_file
+from connector.tables.file_writer import OWN_NAME
 from connector.tables.letter_changes import LetterChange, LetterTable
 from connector.tables.served_columns import unserved_column
 from connector.tables.table import read_progress
@@ -116,7 +117,8 @@ class StoredFiles:
         missing = set(columns)
         # The newest files have all columns.
         for file in reversed(self.files):
-            if file.constants:
+            # Others may store times as INT96, which DuckDB reads in the time zone of its session.
+            if file.constants or not OWN_NAME.fullmatch(file.path):
                 return None
             if missing:
                 with open_file(self.location, file.path, file.size_bytes) as parquet:

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -231,9 +234,9 @@ def test_any_history(  # noqa: PLR0917 - Hypothesis passes each choice by its na
             assert _rows(_read_in_sql(lake, limits).cast(everything.schema)) == _rows(everything)
 
 
-def _read_in_sql(lake: _Lake, limits: dict[str, Any]) -> pa.Table:
+def _read_in_sql(lake: _Lake, limits: dict[str, Any], zone: str = "UTC") -> pa.Table:
     with duckdb.connect() as con:
-        con.execute("SET TimeZone = 'UTC'")
+        con.execute(f"SET TimeZone = '{zone}'")
         options = _options(lake.folder, lake.kind)
         register_duckdb(
             con, lake.bucket.url, schema=SCHEMA, columns=list(COLUMNS), **limits, **options
@@ -449,6 +452,42 @@ def test_partitions(tmp_path: Path, partition_by: list[str]) -> None:
             _check_equal(lake)
             everything = lake.open(lake=False).to_table(list(COLUMNS))
             assert _rows(_read_in_sql(lake, {}).cast(everything.schema)) == _rows(everything)
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+@pytest.mark.parametrize("name", ["country=XX", "it's", "a*", "[a]", "number=1, b"])
+def test_names_of_folders(kind: TableKind, name: str, tmp_path: Path) -> None:
+    """They are neither patterns nor values of columns for DuckDB, and end no text."""
+    (tmp_path / name).mkdir()
+    with memory_bucket({}) as bucket:
+        lake = _Lake(bucket, tmp_path / name, kind)
+        lake.append(list(range(12)))
+        lake.copy()
+        lake.append(list(range(12, 20)))
+        everything = lake.open(lake=False).to_table(list(COLUMNS))
+        assert _rows(_read_in_sql(lake, {}).cast(everything.schema)) == _rows(everything)
+
+
+def test_files_of_other_writers(tmp_path: Path) -> None:
+    """Spark stores times as INT96, which are local times for DuckDB, but not for their writer."""
+    with memory_bucket({}) as bucket:
+        lake = _Lake(bucket, tmp_path, "delta")
+        lake.append(list(range(12)))
+        lake.copy()
+        table = DeltaTable(tmp_path / "t")
+        rows = table.to_pyarrow_table()
+        table.delete()
+        pq.write_table(rows, tmp_path / "t/part-0.parquet", use_deprecated_int96_timestamps=True)
+        size_bytes = (tmp_path / "t/part-0.parquet").stat().st_size
+        stats = json.dumps({"numRecords": len(rows)})
+        action = AddAction("part-0.parquet", size_bytes, {}, 0, data_change=True, stats=stats)
+        table.create_write_transaction([action], "append", table.schema(), [])
+        everything = lake.open(lake=False).to_table(list(COLUMNS))
+        assert _rows(_read_in_sql(lake, {}, "America/New_York").cast(everything.schema)) == _rows(
+            everything
+        )
+        with _without_warnings():
+            _check_equal(lake)
 
 
 def test_topics_that_share_a_table(tmp_path: Path) -> None:
