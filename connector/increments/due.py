@@ -75,9 +75,8 @@ def due_ledgers(
     if salvage:
         topic = topic.salvaged()
     ledgers = {each.ledger_id: each for each in topic.data}
-    for ledger_id in ledgers:
-        if ledger_id < progress.next.ledger_id and not progress.knows(ledger_id):
-            problems.raise_or_note(_late_ledger_error(ledger_id, progress))
+    for ledger_id in progress.late_ledgers(ledgers):
+        problems.raise_or_note(_late_ledger_error(ledger_id, progress))
     lost_ids = {each for each in progress.unread_ledger_ids if each not in ledgers}
     for ledger_id in sorted(lost_ids):
         problems.raise_or_note(lost_ledger_error(ledger_id))

@@ -29,7 +29,7 @@ from arrow_io.format.object_names import MAX_LEDGER_ID
 from connector.inputs.topic_names import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 VERSION: Final = 1
 _MAX_ENTRY_ID: Final = 2**63 - 1
@@ -74,6 +74,10 @@ class TopicProgress:
         index = bisect_left(self.ledger_ids, ledger_id)
         is_among = self.ledger_ids[index : index + 1] == (ledger_id,)
         return is_among or ledger_id < self.first_ledger_id
+
+    def late_ledgers(self, ledger_ids: Iterable[int]) -> list[int]:
+        """Return those of some ledgers that are below the position and are not listed."""
+        return [each for each in ledger_ids if each < self.next.ledger_id and not self.knows(each)]
 
     @property
     def unread_ledger_ids(self) -> tuple[int, ...]:

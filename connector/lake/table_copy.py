@@ -306,11 +306,11 @@ class TableCopy:
         rows = CopiedRows.from_state(self.table, state)
         if rows is None:
             return after.to_json()
-        copied = read_progress(self.table, state).topics
         current = None if state is None else state.schema
         rows = rows.add_columns(current, settings.schema).add_copy(
             self.increments.options,
-            [str(topic) for topic, each in after.topics.items() if each != copied.get(topic)],
+            read_progress(self.table, state),
+            after,
             has_losses=bool(metrics.lost),
         )
         return rows.add_to(after.to_json())

@@ -20,6 +20,7 @@ from connector.inputs.bounds import Bounds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from connector.increments.progress import Progress
     from connector.scan.read_options import ReadOptions
     from connector.tables.table import LakeTable, TableState
 
@@ -41,6 +42,8 @@ class CopiedRows:
             rows have null there.
         null_columns: Columns that are null in some rows although the messages have values.
         deleted_before_ms: Publish time in ms; maintenance deleted the rows before it.
+        late_ledgers: By full topic name, the ids of ledgers that appeared before the progress. A
+            copy that salvages lists them in the progress, but does not read them.
     """
 
     starts: Mapping[str, Bounds] = field(default_factory=lambda: MappingProxyType[str, Bounds]({}))
@@ -50,22 +53,33 @@ class CopiedRows:
     late_columns: frozenset[str] = frozenset()
     null_columns: frozenset[str] = frozenset()
     deleted_before_ms: int | None = None
+    late_ledgers: Mapping[str, tuple[int, ...]] = field(
+        default_factory=lambda: MappingProxyType[str, tuple[int, ...]]({})
+    )
 
     def add_copy(
-        self, options: ReadOptions, topics: Iterable[str], *, has_losses: bool
+        self, options: ReadOptions, before: Progress, after: Progress, *, has_losses: bool
     ) -> CopiedRows:
         """Return the facts after a copy.
 
         Args:
             options: How the rows were read.
-            topics: Full names of the topics of which rows were copied.
+            before: The progress of the table before the copy.
+            after: Its progress after the copy.
             has_losses: Whether the copy left out damaged data.
         """
         bounds = options.bounds
-        starts = {each: self.starts.get(each, Bounds()).intersect(bounds) for each in topics}
+        starts, late_ledgers = {}, {**self.late_ledgers}
+        for topic, each in after.topics.items():
+            name, copied = str(topic), before.topic_progress(topic)
+            if each != before.topics.get(topic):
+                starts[name] = self.starts.get(name, Bounds()).intersect(bounds)
+            if late := copied.late_ledgers(each.ledger_ids):
+                late_ledgers[name] = (*self.late_ledgers.get(name, ()), *late)
         return replace(
             self,
             starts={**self.starts, **(starts if bounds.has_start else {})},
+            late_ledgers=late_ledgers,
             has_uncommitted=self.has_uncommitted or options.uncommitted,
             has_losses=self.has_losses or has_losses,
             has_changes=self.has_changes or options.is_unwrapped,
@@ -135,6 +149,7 @@ class CopiedRows:
             "late_columns": sorted(self.late_columns),
             "null_columns": sorted(self.null_columns),
             "deleted_before_ms": self.deleted_before_ms,
+            "late_ledgers": {name: list(each) for name, each in sorted(self.late_ledgers.items())},
         }
         value["crc32"] = json_crc32(value)
         return json.dumps(json.loads(progress) | {_MEMBER: value}, separators=(",", ":"))
@@ -150,11 +165,13 @@ class CopiedRows:
                 "late_columns": [*late_columns],
                 "null_columns": [*null_columns],
                 "deleted_before_ms": int() | None as deleted_before_ms,
+                "late_ledgers": dict(late_ledgers),
             } if all(isinstance(each, str) for each in (*late_columns, *null_columns)):
                 bounds = {str(name): _start(each) for name, each in starts.items()}
                 columns = frozenset(late_columns), frozenset(null_columns)
                 flags = uncommitted, losses, changes
-                return cls(bounds, *flags, *columns, deleted_before_ms)
+                late = {str(name): _ledger_ids(each) for name, each in late_ledgers.items()}
+                return cls(bounds, *flags, *columns, deleted_before_ms, late)
         raise _malformed_error()
 
 
@@ -188,6 +205,13 @@ def _start(value: object) -> Bounds:
     match value:
         case {"id": [int(), int(), int()] | None as start_id, "ms": int() | None as start_ms}:
             return Bounds(None if start_id is None else tuple(start_id), start_ms=start_ms)
+    raise _malformed_error()
+
+
+def _ledger_ids(value: Any) -> tuple[int, ...]:  # noqa: ANN401 - of JSON
+    match value:
+        case [*ids] if all(isinstance(each, int) for each in ids):
+            return tuple(ids)
     raise _malformed_error()
 
 

@@ -282,12 +282,14 @@ class TableVersion:
         self, topic: TopicLedgers, progress: TopicProgress
     ) -> Iterator[EntryRange]:
         """Yield entries before the progress: of ledgers that appeared late, and dead letters."""
-        letters = (self.letters or {}).get(str(topic.topic), {})
+        name = str(topic.topic)
+        letters = (self.letters or {}).get(name, {})
+        late_ledgers = () if self.rows is None else self.rows.late_ledgers.get(name, ())
         for ledger in topic.data:
             ledger_id = ledger.ledger_id
             if ledger_id > progress.next.ledger_id:
                 break
-            if not progress.knows(ledger_id):
+            if not progress.knows(ledger_id) or ledger_id in late_ledgers:
                 yield EntryRange(ledger_id, 0, ledger.last_entry_id)
                 continue
             for entry_id in letters.get(ledger_id, ()):
