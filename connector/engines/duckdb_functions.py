@@ -428,6 +428,16 @@ class _Binder:
                     " URL registered with them: set storage_options in the statement"
                 )
                 raise OptionError(message)
+        options = request.lake_options or {}
+        # Delta's options can name the host of a store.
+        has_own = options.get("storage_options") is not None
+        can_redirect = not has_own and options.keys() - {"format", "storage_options"}
+        if "lake_options" in arguments and can_redirect and origins(request.lake):
+            message = (
+                "lake_options may lead to another host, and register_duckdb's storage_options are"
+                " for the URL registered with them: set storage_options in lake_options"
+            )
+            raise OptionError(message)
 
     def _withheld_options(self, arguments: Mapping[str, object]) -> list[str]:
         """Return the registered credentials that a statement's locations must not receive."""

@@ -15,9 +15,12 @@ from connector import UnusedStatisticsWarning, open_catalog, register_duckdb
 from connector.engines.credential_scope import HOSTLESS, origins
 from tests.support.golden import GOLDEN
 from tests.support.http_servers import serving
+from tests.support.lake_copies import write_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.support.s3_server import S3Server
 
 _SECRET: Final = "Bearer s3cr3t-of-the-registrar"  # noqa: S105 - invented
 _GOLDEN: Final = str(GOLDEN / "pulsar-4.0.7-small" / "objects")
@@ -144,6 +147,25 @@ def test_storage_options_go_to_no_table_on_another_host(other: _Host) -> None:
     text = _run(sql, _GOLDEN, value="raw", **registered)
     assert _SECRET not in other.told
     assert "register_duckdb's lake_options were not sent there" in text
+
+
+@pytest.mark.parametrize("has_catalog", [False, True])
+def test_storage_options_go_to_no_endpoint_of_a_table(
+    other: _Host, s3_server: S3Server, *, has_catalog: bool
+) -> None:
+    """Options of a table in a statement may name the host of a store whose URL has none."""
+    url = f"s3://{s3_server.new_bucket()}/offloaded"
+    write_topic(url, range(3), storage_options=s3_server.storage_options)
+    given: dict[str, Any] = {"storage_options": s3_server.storage_options}
+    if has_catalog:
+        given = {"catalog": open_catalog(url, **given)}
+    endpoint = {"AWS_ENDPOINT_URL": other.url, "AWS_ALLOW_HTTP": "true"}
+    sql = f"FROM read_pulsar('orders', lake := 's3://other/t', lake_options := {endpoint})"
+
+    text = _run(sql, url, value="raw", **given)
+
+    assert other.told == []
+    assert "set storage_options in lake_options" in text
 
 
 @pytest.mark.parametrize("function", ["read_pulsar", "pulsar_zones", "pulsar_plan"])
