@@ -151,7 +151,8 @@ class StoredFiles:
         stored = [each for each in columns if each in names and each not in file.constants]
         with open_file(self.location, file.path, file.size_bytes, metadata) as parquet:
             rows = parquet.read_row_group(index, columns=stored, use_threads=False)
-        arrays = [self._array(rows, file, name) for name in columns]
+            # A malformed file may have other types.
+            arrays = [self._array(rows, file, name) for name in columns]
         if not arrays:
             return rows
         fields = [self.schema.field(each) for each in columns]

@@ -547,13 +547,15 @@ def test_columns_that_were_added_later(column: str, is_used: bool, lake: _Lake) 
     assert _rows(found) == _rows(lake.open(lake=False, schema=definition).to_table([column]))
 
 
-@pytest.mark.parametrize("damage", ["cut", "gone", "random"])
+@pytest.mark.parametrize("damage", ["cut", "gone", "random", "types"])
 def test_damaged_files(lake: _Lake, damage: str) -> None:
     """A typed error names the file."""
     [path] = [each for each in lake.folder.rglob("*.parquet") if "checkpoint" not in each.name]
     data = path.read_bytes()
     if damage == "gone":
         path.unlink()
+    elif damage == "types":
+        pq.write_table(pa.table({"number": ["many"]}), path)
     else:
         path.write_bytes(data[:-9] if damage == "cut" else bytes(len(data)))
     with pytest.raises((LakeTableError, MissingObjectError), match=path.name):
