@@ -38,12 +38,15 @@ from connector import (
     register_duckdb,
     reprocess_dead_letters,
 )
+from connector.increments.increment import _Step
 from connector.increments.progress import Progress
+from connector.increments.settled import position_after
 from connector.inputs.bounds import Bounds
 from connector.lake.copy_plan import CopySizes
 from connector.lake.maintenance import MaintenanceSettings
 from connector.scan.parts import PartReader, plan_parts
 from connector.scan.plan_table import plan_table
+from connector.scan.topic_read import EntryRange
 from connector.tables.copied_rows import CopiedRows
 from connector.tables.table_kinds import KINDS
 from tests.support.buckets import TOPIC, memory_bucket
@@ -55,7 +58,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from arrow_io.ledgers.ledger import Ledger
     from connector import TopicDataset
+    from connector.scan.topic_read import TopicRead
     from connector.tables.evolution import TableKind
     from tests.support.buckets import MemoryBucket
     from tests.support.s3_server import S3Server
@@ -110,7 +115,7 @@ def _without_warnings() -> Iterator[None]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", _GOLDEN)
 def test_golden_topics(name: str, kind: TableKind, tmp_path: Path) -> None:
-    """Whatever the topic holds; the boundary is in the middle of it."""
+    """The table has all rows, whatever the topic holds."""
     topic = golden_topic(f"persistent://public/default/{name}")
     url, schemas = str(topic.objects_folder), topic.folder / "schemas-rest.json"
     options: dict[str, Any] = {"schema": str(schemas)} if schemas.exists() else {"value": "raw"}
@@ -122,6 +127,39 @@ def test_golden_topics(name: str, kind: TableKind, tmp_path: Path) -> None:
             expected = plain.to_table(joined.schema.names)
             assert _rows(joined.to_table()) == _rows(expected)
             assert joined.count_rows() == plain.count_rows()
+
+
+def _steps(read: TopicRead, index: int, ledger: Ledger, first: int) -> Iterator[_Step]:
+    """Yield each entry as the step of an increment, with a size of one byte."""
+    for last in range(first, ledger.last_entry_id + 1):
+        ranges = read.intersect_ranges(EntryRange(ledger.ledger_id, last, last))
+        yield _Step(index, ledger.ledger_id, position_after(ledger, last), 1, bool(ranges))
+
+
+@pytest.mark.parametrize("name", ["chunked", "transactions", "multi-ledger"])
+def test_boundaries_in_a_topic(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A boundary may divide the chunks of a message, or the messages of a transaction."""
+    topic = golden_topic(f"persistent://public/default/{name}")
+    url = str(topic.objects_folder)
+    plain = open_topic(url, topic.name, value="raw")
+    numbers: list[int] = []
+
+    def check(*_: int) -> None:
+        if not any(tmp_path.rglob("manifest-*.json")):
+            return
+        joined = open_topic(url, topic.name, value="raw", **_options(tmp_path, "parquet"))
+        with _without_warnings():
+            found = joined.to_table()
+        assert _rows(found) == _rows(plain.to_table(joined.schema.names))
+        assert joined.scan.table_read is not None
+        numbers.append(joined.scan.table_read.rows or 0)
+
+    monkeypatch.setattr("connector.increments.increment._steps", _steps)
+    options = {"topic": topic.name, "schema": None, "value": "raw", "on_progress": check}
+    _copy(url, tmp_path, "parquet", sizes=CopySizes(commit_bytes=12), **options)
+    check()
+    assert len({*numbers}) > 5
+    assert numbers[-1] == plain.count_rows()
 
 
 @dataclass
