@@ -31,7 +31,7 @@ from connector.options.topic_request import (
     check_with_catalog,
 )
 from connector.statistics.store import open_statistics
-from connector.tables.dead_letters import DEAD_LETTERS, dead_letter_options
+from connector.tables.dead_letters import DEAD_LETTERS, dead_letter_options, refuse_branches
 from connector.tables.executors import run_in_threads
 from connector.tables.table_kinds import open_table
 from connector.topic import open_request
@@ -109,6 +109,7 @@ def copy_topics(
             existing table, and creates a new one without partitions.
         dead_letters: Whether messages whose value cannot be decoded are written to a second table,
             whose name ends in `_dead_letters`. By default, the first such message is an error.
+            Refused for a branch of an Iceberg table.
         latest_per_key: Whether the table keeps only the latest row of each key of a topic
             partition, and removes a key whose latest value is null. Messages without a key are left
             out and counted. Not available for plain Parquet, whose files are never rewritten.
@@ -260,6 +261,8 @@ class CopyRequest:
         if self.key_columns is not None and not self.latest_per_key:
             message = "key_columns need latest_per_key"
             raise OptionError(message)
+        if self.dead_letters:
+            refuse_branches(self.table_options)
         if self.latest_per_key and self.format == "parquet":
             message = (
                 "latest_per_key needs a Delta or Iceberg table: the files of a plain Parquet table"

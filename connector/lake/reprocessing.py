@@ -17,10 +17,10 @@ from arrow_io.core.option_names import option_name
 from arrow_io.errors import LakeTableError, OptionError
 from arrow_io.payloads.value_columns import VALUE_COLUMN
 from arrow_io.storage.hidden import hidden
-from connector.increments.progress import Progress
 from connector.inputs.topic_names import TopicName
 from connector.lake.copy_plan import DEFAULT_SIZES
-from connector.lake.latest_rows import NULL_VALUE, Identity, LatestRows
+from connector.lake.latest_letters import DecodedLetters, LatestLetters
+from connector.lake.latest_rows import NULL_VALUE, Identity
 from connector.options.option import takes_options
 from connector.options.topic_request import (
     DECODING_OPTIONS,
@@ -28,19 +28,21 @@ from connector.options.topic_request import (
     TopicRequest,
     check_options,
 )
-from connector.tables.copied_rows import CopiedRows, note_null_columns
+from connector.tables.copied_rows import CopiedRows, lacks, note_null_columns
 from connector.tables.dead_letters import (
     DEAD_LETTERS,
     DEAD_LETTERS_SCHEMA,
     POSITION_COLUMNS,
     REASON_COLUMN,
     UNRECORDED_COLUMNS,
+    dead_letter_options,
     decode_letters,
+    refuse_branches,
 )
+from connector.tables.evolution import fit_rows
 from connector.tables.file_writer import FileSettings, FileWriter
 from connector.tables.letter_changes import POSITIONS, LetterChange, LetterTable
-from connector.tables.rewriting import rewrite_without
-from connector.tables.table import Commit, commit_files
+from connector.tables.table import Commit, commit_files, read_progress
 from connector.tables.table_kinds import open_table
 from connector.topic import read_options
 
@@ -61,7 +63,6 @@ _MESSAGE_COLUMNS: Final = frozenset(
     {*DEAD_LETTERS_SCHEMA.names, "__partition__", "__segment_id__"}
 ) - {VALUE_COLUMN, REASON_COLUMN}
 """Message columns that rows of letters have, if the table has them."""
-_MISSING_KEY: Final = "the table has no row of its key, which may have been deleted later"
 
 
 @dataclass(slots=True)
@@ -120,24 +121,27 @@ def reprocess_dead_letters(
             value columns.
 
     Raises:
-        OptionError: An option is not allowed, or a library is not installed.
+        OptionError: An option is not allowed, a library is not installed, or letters of such a
+            table cannot become rows: it has changes of a database, or the latest rows of a
+            scalable topic.
         LakeTableError: There is no table that a copy writes, or it cannot store the rows.
         ConcurrentCopyError: Another writer changed a table at the same time. Earlier commits
             remain. Run again.
         PulsarOffloadError: Letters cannot be read, or rows cannot be written.
     """
     options = _options(format, decoding_options)
-    tables = [
+    refuse_branches(table_options)
+    table, letter_table = (
         # Each kind of table can be rewritten.
-        cast(
-            "RewritableTable",
-            open_table(format, each, hidden(target_options), hidden(table_options)),
+        cast("RewritableTable", open_table(format, name, hidden(target_options), hidden(each)))
+        for name, each in (
+            (target, table_options),
+            (target.rstrip("/") + DEAD_LETTERS, dead_letter_options(table_options)),
         )
-        for each in (target, target.rstrip("/") + DEAD_LETTERS)
-    ]
-    letters = LetterTable(tables[1], format, DEFAULT_SIZES.file_bytes)
+    )
+    letters = LetterTable(letter_table, format, DEFAULT_SIZES.file_bytes)
     has_columns = decoding_options.get("columns") is not None
-    own = _Reprocessing(tables[0], letters, options, has_columns, insert_missing_keys, dry_run)
+    own = _Reprocessing(table, letters, options, has_columns, insert_missing_keys, dry_run)
     return own.run()
 
 
@@ -163,14 +167,6 @@ def _options(kind: TableKind, values: Mapping[str, Any]) -> ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Decoded:
-    """Rows of the letters that can be decoded, and the positions of these letters."""
-
-    rows: pa.Table
-    positions: list[LetterPosition]
-
-
-@dataclass(frozen=True, slots=True)
 class _Reprocessing:
     """The work on one table and its dead letters."""
 
@@ -192,11 +188,12 @@ class _Reprocessing:
         if self.dry_run:
             summary.rows = 0
             state, letter_state, pending = self.letters.read_versions(self.table)
+            self._check(state)
             change = LetterChange.from_state(self.table, state)
         else:
             state = self._state()
             change = LetterChange.from_state(self.table, state)
-            letter_state = self.letters.catch_up(change, _progress(state))
+            letter_state = self.letters.catch_up(change, read_progress(self.table, state))
             pending = LetterChange()
         for step in self._steps(letter_state, pending):
             state = self._state()
@@ -212,7 +209,10 @@ class _Reprocessing:
         return True
 
     def _state(self) -> TableState:
-        state = self.table.read_state()
+        return self._check(self.table.read_state())
+
+    def _check(self, state: TableState | None) -> TableState:
+        """Return a state of the table. Raises an error if no letters can become its rows."""
         if state is None or state.progress is None:
             message = (
                 f"{self.table.location} is not a table that a copy writes: no dead letters belong"
@@ -224,6 +224,17 @@ class _Reprocessing:
             message = (
                 f"{self.table.location} was copied with {option_name('unwrap')}: its dead letters"
                 " cannot be decoded again, because a letter may be older than a row of its key"
+            )
+            raise OptionError(message)
+        segments = [
+            each for each in read_progress(self.table, state).topics if each.segment is not None
+        ]
+        if state.latest_per_key and segments:
+            message = (
+                f"{self.table.location} has the latest rows of segments of the scalable topic"
+                f" {segments[0].scalable}: its dead letters cannot be decoded again, because"
+                " positions do not tell whether a letter is newer than a row of another segment."
+                " Copy the topic to a new table by the other schema"
             )
             raise OptionError(message)
         return state
@@ -261,12 +272,15 @@ class _Reprocessing:
             if each != NULL_VALUE or each in state.schema.names
         ]
         settings = self._settings(state, decoded.rows.select(names).schema)
+        null_columns = _null_columns(settings.schema, state.schema, decoded.rows, options)
         removed: list[tuple[TableFile, int]] = []
         with FileWriter(settings) as writer:
             if identity is not None:
-                keys = _Keys(self.table, state, identity, decoded)
+                # Values of keys are compared in the types of the table.
+                decoded = replace(decoded, rows=_fit(decoded.rows, settings))
+                keys = LatestLetters(self.table, state, identity, decoded)
                 removed = keys.remove_older(writer)
-                decoded = keys.select(summary, insert_missing_keys=self.insert_missing_keys)
+                decoded = keys.select(summary.remaining, insert_missing=self.insert_missing_keys)
             for batch in decoded.rows.select(names).to_batches():
                 writer.write(batch)
             files = writer.finish()
@@ -274,11 +288,10 @@ class _Reprocessing:
             return change
         letter_state = self.letters.table.read_state()
         change = change.following(self.letters.last_change(letter_state), moved=decoded.positions)
-        # Of these rows, and of earlier rows if the columns are new.
-        null_columns = {*settings.schema.names} - ({*names} & {*state.schema.names})
         old_files = [file for file, _ in removed]
         self._commit(state, settings, files, change, removed=old_files, null_columns=null_columns)
-        self.letters.apply(change, _progress(state), _progress(state), letter_state)
+        progress = read_progress(self.table, state)
+        self.letters.apply(change, progress, progress, letter_state)
         summary.rows += decoded.rows.num_rows
         summary.replaced += sum(count for _, count in removed)
         summary.superseded += len(decoded.positions) - decoded.rows.num_rows
@@ -363,80 +376,7 @@ class _Reprocessing:
         return replace(self.options, projection=self.options.filterable.select(columns))
 
 
-class _Keys:
-    """Decoded letters of a table that keeps the latest row of each key.
-
-    Args:
-        table: The table.
-        state: Its state.
-        identity: How rows are identified.
-        decoded: The letters that can be decoded.
-    """
-
-    def __init__(
-        self, table: RewritableTable, state: TableState, identity: Identity, decoded: _Decoded
-    ) -> None:
-        self._table, self._state, self._identity = table, state, identity
-        self._decoded = decoded
-        self._latest = LatestRows(identity)
-        self._latest.add_file(0, decoded.rows.select(self._latest.staged_columns))
-        self._keys = self._latest.keys(state.partitioning)
-        self._positions = self._latest.positions()
-        self._present: set[str] = set()
-        self._newer: set[str] = set()
-
-    def remove_older(self, writer: FileWriter) -> list[tuple[TableFile, int]]:
-        """Rewrite files without older rows; return the files, and how many such rows each had."""
-        columns = [*dict.fromkeys([*self._identity.columns, *POSITION_COLUMNS])]
-        files = (
-            each
-            for each in self._table.data_files(self._state, columns)
-            if self._keys.may_match(each)
-        )
-        return list(
-            rewrite_without(
-                self._table.file_reader(self._state), files, columns, self._are_older, writer
-            )
-        )
-
-    def _are_older(self, file: TableFile, rows: pa.Table) -> pa.BooleanArray:
-        indices = pc.indices_nonzero(self._keys.match_rows(file, rows))
-        matching = rows.take(indices)
-        numbers = (pc.fill_null(matching.column(each), -1) for each in POSITION_COLUMNS)
-        older = []
-        for index, identity, *position in zip(
-            indices.to_pylist(),
-            self._identity.identify(matching).to_pylist(),
-            *(each.to_pylist() for each in numbers),
-            strict=True,
-        ):
-            self._present.add(identity)
-            if tuple(position) < self._positions[identity]:
-                older.append(index)
-            else:
-                self._newer.add(identity)
-        return pc.is_in(pa.array(range(len(rows))), value_set=pa.array(older, pa.int64()))
-
-    def select(self, summary: ReprocessSummary, *, insert_missing_keys: bool) -> _Decoded:
-        """Return the rows that are the latest of their keys, and the letters that do not stay.
-
-        Call `remove_older` first.
-        """
-        rows = self._decoded.rows
-        is_latest = self._latest.select_rows(0, rows.num_rows)
-        identities = self._identity.identify(rows)
-        missing = set[str]()
-        if not insert_missing_keys:
-            missing = set(identities.filter(is_latest).to_pylist()) - self._present
-        excluded = pa.array([*self._newer, *missing], identities.type)
-        is_new = pc.and_not(is_latest, pc.is_in(identities, value_set=excluded))
-        stays = [each in missing for each in identities.to_pylist()]
-        summary.remaining[_MISSING_KEY] += sum(stays)
-        pairs = zip(self._decoded.positions, stays, strict=True)
-        return _Decoded(rows.filter(is_new), [each for each, is_left in pairs if not is_left])
-
-
-def _decode(letters: pa.Table, options: ReadOptions, remaining: Counter[str]) -> _Decoded:
+def _decode(letters: pa.Table, options: ReadOptions, remaining: Counter[str]) -> DecodedLetters:
     """Decode letters of any topics, and count those that stay."""
     tables: list[pa.Table] = []
     positions: list[LetterPosition] = []
@@ -449,18 +389,38 @@ def _decode(letters: pa.Table, options: ReadOptions, remaining: Counter[str]) ->
         columns = (own.filter(is_decoded).column(each).to_pylist() for each in POSITIONS)
         for *position, batch_index in zip(*columns, strict=True):
             positions.append((*position, -1 if batch_index is None else batch_index))
-    return _Decoded(pa.concat_tables(tables), positions)
+    return DecodedLetters(pa.concat_tables(tables), positions)
+
+
+def _fit(rows: pa.Table, settings: FileSettings) -> pa.Table:
+    """Return rows with the columns and types of a table, and nullable; other columns follow."""
+    others = [each for each in rows.schema if each.name not in settings.schema.names]
+    fields = [each.with_nullable(nullable=True) for each in (*settings.schema, *others)]
+    schema = pa.schema(fields)
+    fitted = (fit_rows(each, schema, settings.kind) for each in rows.to_batches())
+    return pa.Table.from_batches(fitted, schema)
+
+
+def _null_columns(
+    schema: pa.Schema, current: pa.Schema, rows: pa.Table, options: ReadOptions
+) -> list[str]:
+    """Return the columns in which rows are null, or have null fields, unlike their messages.
+
+    Args:
+        schema: The columns of the table with the new rows.
+        current: Its columns before: other ones are null in its earlier rows.
+        rows: The new rows.
+        options: How they were decoded.
+    """
+    recorded = [n for n, own in options.projection.columns if own not in UNRECORDED_COLUMNS]
+    known = rows.select(recorded).schema
+    return [each.name for each in schema if lacks(current, each) or lacks(known, each)]
 
 
 def _letters(batches: Sequence[pa.RecordBatch]) -> pa.Table:
     """Return letters in the order of their positions, with the types of `DEAD_LETTERS_SCHEMA`."""
     table = pa.Table.from_batches(batches).select(DEAD_LETTERS_SCHEMA.names)
     return table.cast(DEAD_LETTERS_SCHEMA).sort_by([(each, "ascending") for each in POSITIONS])
-
-
-def _progress(state: TableState) -> Progress:
-    assert state.progress is not None  # noqa: S101 - checked by `_state`
-    return Progress.from_json(state.progress)
 
 
 def _add_notice(state: TableState, options: ReadOptions, summary: ReprocessSummary) -> None:

@@ -40,7 +40,8 @@ class CopiedRows:
         has_changes: Whether rows are change events, and messages that change no row were left out.
         late_columns: Columns that were added, or got more fields, after the first commit. Earlier
             rows have null there.
-        null_columns: Columns that are null in some rows although the messages have values.
+        null_columns: Columns that are null, or have null fields, in some rows although the messages
+            have values.
         deleted_before_ms: Publish time in ms; maintenance deleted the rows before it.
         late_ledgers: By full topic name, the ids of ledgers that appeared before the progress. A
             copy that salvages lists them in the progress, but does not read them.
@@ -92,7 +93,7 @@ class CopiedRows:
             current: Columns of the table before; None: it did not exist.
             schema: Its columns now.
         """
-        late = (each.name for each in schema if current is not None and _is_late(each, current))
+        late = (each.name for each in schema if current is not None and lacks(current, each))
         return replace(self, late_columns=self.late_columns | {*late})
 
     def add_deletion(self, before_ms: int) -> CopiedRows:
@@ -215,12 +216,23 @@ def _ledger_ids(value: Any) -> tuple[int, ...]:  # noqa: ANN401 - of JSON
     raise _malformed_error()
 
 
-def _is_late(column: pa.Field, current: pa.Schema) -> bool:
-    """Return whether a table gets a column, or fields of a column, that it did not have."""
-    if column.name not in current.names:
+def lacks(schema: pa.Schema, column: pa.Field) -> bool:
+    """Return whether a schema lacks a column, or fields of it at any depth."""
+    if column.name not in schema.names:
         return True
-    is_nested: bool = pa.types.is_nested(column.type)
-    return is_nested and current.field(column.name).type != column.type
+    return not _has_fields(schema.field(column.name).type, column.type)
+
+
+def _has_fields(type_: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether a type has the fields of another one that it can be cast to."""
+    if not pa.types.is_struct(other):
+        children = range(min(type_.num_fields, other.num_fields))
+        return all(_has_fields(type_.field(n).type, other.field(n).type) for n in children)
+    indexes = {each.name: index for index, each in enumerate(type_)}
+    return all(
+        each.name in indexes and _has_fields(type_.field(indexes[each.name]).type, each.type)
+        for each in other
+    )
 
 
 def _malformed_error() -> CorruptProgressError:

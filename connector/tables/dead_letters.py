@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.columns import ALL_COLUMNS, Origin, every_column
+from arrow_io.errors import OptionError
 from arrow_io.format.entry_frame import write_entry
 from arrow_io.messages.codecs import NONE
 from arrow_io.messages.entry_run import encode_run
@@ -114,6 +115,17 @@ def _position(error: PulsarOffloadError) -> RowPosition:
     assert error.ledger_id is not None, "every row has a ledger"  # noqa: S101
     assert error.entry_id is not None, "and an entry"  # noqa: S101
     return error.ledger_id, error.entry_id, -1 if error.batch_index is None else error.batch_index
+
+
+def refuse_branches(table_options: Mapping[str, object] | None) -> None:
+    """Raise `OptionError` if rows would be written to a branch: all branches share dead letters."""
+    branch = (table_options or {}).get("branch", "main")
+    if branch != "main":
+        message = (
+            f"dead letters belong to the main branch, not to the branch {branch}: leave out branch,"
+            " or let the copy write no dead letters"
+        )
+        raise OptionError(message)
 
 
 def dead_letter_options(table_options: Mapping[str, object] | None) -> dict[str, object]:
