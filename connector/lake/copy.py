@@ -225,7 +225,7 @@ class CopyRequest:
         catalog = request.catalog or open_catalog(self.url, **request.catalog_options())
         matches = catalog.select(names)
         bases = list(dict.fromkeys(owning_topics(each.topic for each in matches).values()))
-        if not any(each in self.target for each in _PLACEHOLDERS):
+        if not has_own_tables(self.target):
             # A pattern may match more topics later, when the table's columns can no longer change.
             classic = {each.classic for each in bases}
             is_shared = len(names) > 1 or classic != {TopicName.parse(names[0]).classic}
@@ -374,6 +374,11 @@ def _add_default_columns(options: ReadOptions, scope: str | None) -> ReadOptions
     own_names = {own: name for name, own in options.filterable.columns}
     defaults = [own_names[each] for each in (scope, *MESSAGE_COLUMNS) if each is not None]
     return replace(options, projection=options.filterable.select([*defaults, *values]))
+
+
+def has_own_tables(target: str) -> bool:
+    """Return whether each topic has a table of its own."""
+    return any(each in target for each in _PLACEHOLDERS)
 
 
 def _fill_target(target: str, topic: TopicName, unsafe: re.Pattern[str]) -> str:

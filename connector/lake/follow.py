@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +20,7 @@ from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.opening import open_catalog
 from connector.catalog.snapshot_catalog import SnapshotCatalog
 from connector.inputs.topic_names import topic_names
-from connector.lake.copy import CopyRequest
+from connector.lake.copy import CopyRequest, has_own_tables
 from connector.lake.copy_run import CopyFailure, CopyRun, copy_tables, raise_first
 from connector.lake.lease import Lease
 from connector.lake.metrics_file import MetricsFile
@@ -59,8 +60,8 @@ class CopyRound:
     Attributes:
         number: Number of the round, from 1.
         summaries: The summary of each table that was copied to.
-        failures: Each table that was not copied to, or not maintained; or the target, if no table
-            could be.
+        failures: Each table that was not copied to, or not maintained; each topic that no longer
+            exists; or the target, if no table could be copied to or metrics could not be written.
         standby: Tables that another process copies to.
         postponed: Tables that failed earlier and are not tried again yet.
         wait_s: Seconds until the next round.
@@ -246,28 +247,33 @@ class _Follower:
         self._number += 1
         self._run.standby.clear()
         self._run.postponed.clear()
-        request = self._request
-        topics = ", ".join(topic_names(request.topic))
-        summaries: list[TableSummary] = []
-        failures: list[CopyFailure] = []
+        target = redacted_urls(self._request.target)
+        topics = ", ".join(topic_names(self._request.topic))
+        others: list[CopyFailure] = []
+        is_copied = False
         try:
-            with MetricsFile(self._metrics_file, redacted_urls(request.target), topics) as metrics:
-                summaries, failures = copy_tables(self._refreshed_request(), self._run, metrics)
+            with MetricsFile(self._metrics_file, target, topics) as metrics:
+                request, others = self._existing_topics(self._refreshed_request())
+                summaries, failures = copy_tables(request, self._run, metrics)
+                is_copied = True
+                for each in others:
+                    metrics.note_failure(each.table, each.topic, each.error)
                 for table, topic in self._run.postponed:
                     metrics.note_omission(table, topic)
-            self._failed_rounds = 0
-            self._has_copied = True
         except PulsarOffloadError as error:
             # Once a round has been carried out, its options are right.
             if not self._has_copied and isinstance(error, (*_PERMANENT, TopicNotFoundError)):
                 raise
-            self._failed_rounds += 1
-            failures.append(CopyFailure(redacted_urls(request.target), topics, error))
-            wait_s = self._backoff_s(self._failed_rounds)
-            return self._round(summaries, failures, wait_s)
+            others = [*others, CopyFailure(target, topics, error)]
+            if not is_copied:
+                self._failed_rounds += 1
+                return self._round([], others, self._backoff_s(self._failed_rounds))
+        self._failed_rounds = 0
+        self._has_copied = True
         self._note_failures(summaries, failures)
         next_s = start_s + self._interval_s * self._uniform(1 - _JITTER, 1 + _JITTER)
-        return self._round(summaries, failures, max(0.0, next_s - self._run.clock()))
+        wait_s = max(0.0, next_s - self._run.clock())
+        return self._round(summaries, [*failures, *others], wait_s)
 
     def _round(
         self, summaries: list[TableSummary], failures: list[CopyFailure], wait_s: float
@@ -300,6 +306,32 @@ class _Follower:
             if not OPTIONS[name].is_fixed_by_catalog
         }
         return replace(request, topic_options=topic_options | {"catalog": self._catalog})
+
+    def _existing_topics(self, request: CopyRequest) -> tuple[CopyRequest, list[CopyFailure]]:
+        """Leave out topics that no longer exist, if each topic has its own table.
+
+        Returns:
+            The request, and the failure of each name or pattern that is left out.
+        """
+        # A table that topics share has columns that depend on how many are named.
+        if not self._has_copied or not has_own_tables(request.target):
+            return request, []
+        assert self._catalog is not None  # noqa: S101 - it was refreshed
+        names = topic_names(request.topic)
+        with suppress(TopicNotFoundError):
+            self._catalog.select_names(names)
+            return request, []
+        existing: list[str] = []
+        failures: list[CopyFailure] = []
+        for each in names:
+            try:
+                self._catalog.select_names(each)
+            except TopicNotFoundError as error:
+                failures.append(CopyFailure(redacted_urls(request.target), each, error))
+            else:
+                existing.append(each)
+        # If none exists, the copy says so.
+        return (replace(request, topic=existing), failures) if existing else (request, [])
 
     def _note_failures(
         self, summaries: list[TableSummary], failures: Sequence[CopyFailure]

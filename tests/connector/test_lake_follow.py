@@ -79,7 +79,7 @@ class World:
 
     def follow(
         self,
-        topic: str = TOPIC,
+        topic: str | list[str] = TOPIC,
         target: str = "t",
         **options: Any,  # noqa: ANN401 - those of `follow_copies`
     ) -> Generator[CopyRound, None, None]:
@@ -322,6 +322,50 @@ def test_metrics_that_cannot_be_written(world: World) -> None:
         folder.mkdir()
         assert [each.rows for each in next(rounds).summaries] == [6]
         assert "lag_bytes" in (folder / "copy.prom").read_text()
+
+
+def test_metrics_do_not_hold_copies_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round that copied is followed at the interval, and tables that failed are tried later."""
+    write_topic(world.bucket.url, range(3), _OTHER)
+    failing = Failing(monkeypatch)
+    failing.errors["orders"] = StorageError("no answer")
+    with closing(
+        world.follow("orders*", "{topic}", metrics_file=world.folder / "copy.prom")
+    ) as rounds:
+        next(rounds)
+
+        def refuse(*_: object) -> None:
+            raise PermissionError(13, "denied")
+
+        monkeypatch.setattr("connector.lake.metrics_file._replace", refuse)
+        waits = []
+        for _ in range(4):
+            copy_round = next(rounds)
+            assert "cannot write the metrics" in str(copy_round.failures[-1].error)
+            assert len(copy_round.summaries) == 1
+            waits.append(copy_round.wait_s)
+        assert waits == [300] * 4
+        assert failing.tried.count("orders") == 4
+
+
+def test_a_topic_that_disappears(world: World) -> None:
+    """It fails, and the others have tables of their own; it is copied again when it is back."""
+    location = Location(world.bucket.url)
+    before = {each.name for each in location.list_tree()}
+    write_topic(world.bucket.url, range(3), _OTHER)
+    own = {each.name for each in location.list_tree()} - before
+    with closing(world.follow([TOPIC, _OTHER, "orders-2*"], "{topic}")) as rounds:
+        assert len(next(rounds).summaries) == 2
+        removed = {each: location.read_object(each, max_bytes=1 << 20).data for each in own}
+        location.delete_objects(own)
+        write_topic(world.bucket.url, range(13, 19), append=True)
+        copy_round = next(rounds)
+        assert [each.rows for each in copy_round.summaries] == [6]
+        assert [each.topic for each in copy_round.failures] == [_OTHER, "orders-2*"]
+        assert {type(each.error) for each in copy_round.failures} == {TopicNotFoundError}
+        assert copy_round.wait_s == 300
+        world.bucket.put(removed)
+        assert [each.rows for each in next(rounds).summaries] == [0, 0]
 
 
 def test_two_processes(world: World) -> None:
