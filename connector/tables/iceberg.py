@@ -1,6 +1,6 @@
 """An Iceberg table that topics are copied to, in any catalog that PyIceberg supports.
 
-The progress of the copy is stored in snapshots and table properties
+The progress of the copy, and the key of the rows, are stored in snapshots and table properties
 (`connector.tables.iceberg_progress`).
 
 Concurrency is optimistic: a commit is based on the snapshot whose progress was checked, or fails.
@@ -9,7 +9,6 @@ If another writer, such as a compaction, committed first, the progress is checke
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -59,7 +58,10 @@ from connector.tables.iceberg_options import (
 from connector.tables.iceberg_progress import (
     PROGRESS,
     branch_snapshot,
+    has_latest_rows,
+    key_properties,
     progress_properties,
+    read_key_columns,
     read_progress,
 )
 from connector.tables.iceberg_schema import (
@@ -85,10 +87,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.update.snapshot import _SnapshotProducer as _Producer
 
     from connector.tables.table import Commit, FileReader, TableFile
-
-LATEST_PER_KEY: Final = "pulsar-offload.latest-per-key"
-KEY_COLUMNS: Final = "pulsar-offload.key-columns"
-"""The property of tables that keep the latest row of each key."""
 
 _COMMIT_ATTEMPTS: Final = 10
 """Number of attempts after which a commit fails because other writers keep committing first."""
@@ -216,8 +214,8 @@ class IcebergTable:
             partitioning=partitioning_from_spec(table.spec(), table.schema()),
             progress=read_progress(table, self.options.branch),
             token=table,
-            latest_per_key=table.properties.get(LATEST_PER_KEY) == "true",
-            key_columns=_key_columns(table),
+            latest_per_key=has_latest_rows(table),
+            key_columns=read_key_columns(table),
             sort_by=sort_columns(table),
         )
 
@@ -334,7 +332,7 @@ class IcebergTable:
         schema, spec = metadata.schema(), metadata.spec()
         branch = self.options.branch
         properties = progress_properties(commit.after, branch, metadata)
-        transaction.set_properties(properties | _key_properties(commit))
+        transaction.set_properties(properties | key_properties(commit))
         head = metadata.current_snapshot_id
         if branch not in metadata.refs and head is not None:
             ManageSnapshots(transaction).create_branch(head, branch).commit()
@@ -473,23 +471,6 @@ def _evolve(transaction: Transaction, columns: pa.Schema) -> pa.Schema:
 def _table_from_state(state: TableState) -> Table:
     assert isinstance(state.token, Table)  # noqa: S101 - what `read_state` returned
     return state.token
-
-
-def _key_properties(commit: Commit) -> dict[str, str]:
-    """Return the properties of a table that keeps the latest row of each key."""
-    properties = {LATEST_PER_KEY: "true"} if commit.latest_per_key else {}
-    if commit.key_columns:
-        properties[KEY_COLUMNS] = json.dumps(commit.key_columns)
-    return properties
-
-
-def _key_columns(table: Table) -> tuple[str, ...]:
-    text = table.properties.get(KEY_COLUMNS, "[]")
-    try:
-        return tuple(map(str, json.loads(text)))
-    except (TypeError, ValueError):
-        message = f"cannot read the property {KEY_COLUMNS} of the Iceberg table: {text[:100]!r}"
-        raise LakeTableError(message) from None
 
 
 def _fsspec_url(url: str) -> str:

@@ -1,4 +1,4 @@
-"""How far topics are copied to a branch of an Iceberg table: in its snapshots, and as a property.
+"""What copies store in an Iceberg table: how far topics are copied to a branch, and the rows' key.
 
 The progress is stored twice. The summary of each commit's snapshot has it, so that a rollback of
 the table also restores the progress. Table properties have the newest progress and its branch,
@@ -7,10 +7,13 @@ which survive when snapshots expire or another writer compacts the table.
 The progress of the nearest ancestor of the branch's snapshot that has one is used. If no ancestor
 has one, the property is used, if it is of this branch, and no ancestor is older than the commit
 that wrote it. Otherwise the branch was rolled back or replaced, and its progress is unknown.
+
+The key of a table with the latest row of each key is in table properties alone: it never changes.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
@@ -23,12 +26,18 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
+    from connector.tables.table import Commit
+
 PROGRESS: Final = "pulsar-offload.progress"
 """The property of tables and snapshots that stores the progress."""
 _SEQUENCE_NUMBER: Final = "pulsar-offload.progress-sequence-number"
 """The property of tables with the sequence number of the snapshot that stored the progress."""
 _BRANCH: Final = "pulsar-offload.progress-branch"
 """The property of tables with the branch of that snapshot. If it is missing: the main branch."""
+_LATEST_PER_KEY: Final = "pulsar-offload.latest-per-key"
+"""The property of tables that keep the latest row of each key."""
+_KEY_COLUMNS: Final = "pulsar-offload.key-columns"
+"""The property of such tables with the columns of the key, unless it is that of the messages."""
 
 
 def progress_properties(progress: str, branch: str, metadata: TableMetadata) -> dict[str, str]:
@@ -81,6 +90,36 @@ def read_progress(table: Table, branch: str) -> str | None:
         )
         raise LakeTableError(message)
     return progress
+
+
+def key_properties(commit: Commit) -> dict[str, str]:
+    """Return the properties of a table that keeps the latest row of each key; none of another."""
+    properties = {_LATEST_PER_KEY: "true"} if commit.latest_per_key else {}
+    if commit.key_columns:
+        properties[_KEY_COLUMNS] = json.dumps(commit.key_columns)
+    return properties
+
+
+def has_latest_rows(table: Table) -> bool:
+    """Return whether a table keeps only the latest row of each key."""
+    return bool(table.properties.get(_LATEST_PER_KEY) == "true")
+
+
+def read_key_columns(table: Table) -> tuple[str, ...]:
+    """Return the columns of the key; none if it is the key of the messages.
+
+    Raises:
+        LakeTableError: The property is malformed.
+    """
+    text = table.properties.get(_KEY_COLUMNS, "[]")
+    try:
+        return tuple(map(str, json.loads(text)))
+    except (TypeError, ValueError):
+        message = (
+            f"cannot read the property {_KEY_COLUMNS} of the Iceberg table {_name(table)}:"
+            f" {text[:100]!r}"
+        )
+        raise LakeTableError(message) from None
 
 
 def _sequence_number(table: Table) -> int:
