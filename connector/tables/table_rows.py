@@ -323,9 +323,14 @@ def open_table_version(
         message = f"{table.location} is not a table that topics are copied to"
         raise LakeTableError(message)
     entries: Mapping[str, Mapping[int, tuple[int, ...]]] | None = {}
+    problem = "it has only the latest row of each key" if state.latest_per_key else None
     if letters is not None:
         entries = _letter_entries(letters.read(version.letter_state, version.change))
-    problem = "it has only the latest row of each key" if state.latest_per_key else None
+        if letters.last_change(version.letter_state).number > version.change.number:
+            problem = problem or (
+                "its dead letters are those of a later version or of another branch, in which some"
+                " may be rows"
+            )
     files: list[StoredFile] = []
     try:
         for each in table.data_files(state, _bounded_columns(state.schema)):

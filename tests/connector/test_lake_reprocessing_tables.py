@@ -6,6 +6,7 @@ import json
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+import deltalake
 import pytest
 
 from arrow_io.errors import OptionError, UnusedTableWarning
@@ -146,3 +147,17 @@ def test_branches_have_no_dead_letters(bucket: MemoryBucket, tmp_path: Path) -> 
                 refused()
         done = reprocess_dead_letters("shop.t", schema=SCHEMA, **main)
         assert read_back(table).num_rows == done.rows
+
+
+def test_a_read_of_a_table_that_was_restored(bucket: MemoryBucket, tmp_path: Path) -> None:
+    """Its letters became rows that it no longer has, so all rows are decoded."""
+    target = str(tmp_path / "t")
+    write_topic(bucket.url, range(20))
+    copy_topics(bucket.url, TOPIC, target, schema="INT64", dead_letters=True)
+    assert reprocess_dead_letters(target, schema=SCHEMA).rows == 20
+    deltalake.DeltaTable(target).restore(0)
+
+    lake: dict[str, Any] = {"lake": target, "lake_options": {"format": "delta"}}
+    joined = open_topic(bucket.url, TOPIC, schema=SCHEMA, **lake)
+    with pytest.warns(UnusedTableWarning, match="dead letters are those of a later version"):
+        assert joined.to_table(["__ledger_id__"]).num_rows == 20
