@@ -11,6 +11,7 @@ object for the lease's duration, by its own clock. So clocks are never compared.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,19 +83,17 @@ class Lease:
         """Renew the lease if a third of its duration has passed, or if there are facts to write."""
         if facts or self._clock() - self._written_s >= self._duration_s / _RENEWALS:
             self._content |= facts
-            self._try_to_write()
+            with suppress(PulsarOffloadError):
+                self._write()
 
     def release(self) -> None:
         """Let another process take over at once, if this one holds the lease."""
         if self._is_held:
-            self._holder = ""
-            self._try_to_write()
-
-    def _try_to_write(self) -> None:
-        try:
-            self._write()
-        except PulsarOffloadError:
-            return
+            with suppress(PulsarOffloadError):
+                # Another process may have taken over.
+                if self._read().get("holder") == self._holder:
+                    self._holder = ""
+                    self._write()
 
     def _write(self) -> None:
         self._content |= {

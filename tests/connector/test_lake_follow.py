@@ -397,6 +397,18 @@ def test_two_processes(world: World) -> None:
     assert world.rows() == batch_rows(world.bucket.url)
 
 
+def test_a_lease_that_was_taken_over(world: World) -> None:
+    """A process that stops leaves it to the process that took it over."""
+    one, two = world.follow(holder="one"), world.follow(holder="two")
+    next(one)
+    while not next(two).summaries:
+        pass
+    one.close()
+    assert world.lease()["holder"] == "two"
+    two.close()
+    assert world.lease()["holder"] is None
+
+
 def test_a_process_that_starts_again(world: World) -> None:
     """It holds the lease of its own name."""
     one = world.follow(holder="one")
