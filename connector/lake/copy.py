@@ -314,18 +314,9 @@ class CopyRequest:
         if dataset.scan.view is not None:
             message = "a copy reads all messages: instead of a view, use latest_per_key"
             raise OptionError(message)
-        # If several topics share a table, `__topic__` includes the partition.
-        scope = "__topic__" if is_shared else None
-        is_scalable = any(each.topic.is_scalable for each in dataset.scan.topics)
-        if self.latest_per_key and scope is None and not is_scalable:
-            is_partitioned = any(each.topic.partition >= 0 for each in dataset.scan.topics)
-            scope = "__partition__" if is_partitioned else None
-        if self.latest_per_key and is_shared and is_scalable:
-            message = (
-                "latest_per_key of a scalable topic, whose keys move between segments, needs a"
-                " table of its own: name one topic, or put {topic} into the target"
-            )
-            raise OptionError(message)
+        members = [each.topic for each in dataset.scan.topics]
+        is_scalable = any(each.is_scalable for each in members)
+        scope = self._scope(members, is_shared=is_shared)
         if request.columns is None:
             options = _add_default_columns(options, scope)
         table = self._table(catalog, target, self.table_options)
@@ -358,6 +349,25 @@ class CopyRequest:
             topic=name,
             source=f"{catalog.location}: {', '.join(topics)}",
         )
+
+    def _scope(self, topics: Sequence[TopicName], *, is_shared: bool) -> str | None:
+        """Return the column within whose values keys are unique; None if the table needs none.
+
+        Raises:
+            OptionError: Keys of a scalable topic would share a table with those of other topics.
+        """
+        is_scalable = any(each.is_scalable for each in topics)
+        if self.latest_per_key and is_shared and is_scalable:
+            message = (
+                "latest_per_key of a scalable topic, whose keys move between segments, needs a"
+                " table of its own: name one topic, or put {topic} into the target"
+            )
+            raise OptionError(message)
+        # If several topics share a table, `__topic__` includes the partition.
+        if is_shared:
+            return "__topic__"
+        has_partitions = any(each.partition >= 0 for each in topics) and not is_scalable
+        return "__partition__" if self.latest_per_key and has_partitions else None
 
     def _table(
         self, catalog: Catalog, target: str, table_options: Mapping[str, object] | None

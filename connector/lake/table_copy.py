@@ -276,25 +276,35 @@ class TableCopy:
         commit_files(self.kind, self.table, commit, state, letter_places)
         if letters is not None and letter_files:
             letters.apply(letter_change, increment.before, increment.after, letter_state)
+        self._add_step(summary, change, results, metrics)
+        if self.analysis is not None:
+            parts = (part for each in results for part in each.parts)
+            summary.analyzed_ledgers += self.analysis.add(increment.reads, parts)
+
+    @staticmethod
+    def _add_step(
+        summary: TableSummary,
+        change: Replacement,
+        results: Sequence[WrittenTask],
+        metrics: ReadMetrics,
+    ) -> None:
+        """Add a committed step to the summary, and report its read metrics."""
         summary.commits += 1
         summary.files += len(change.files)
         summary.rows += change.rows
         summary.replaced += change.replaced
         summary.keyless += change.keyless
         summary.written_bytes += sum(each.size_bytes for each in change.files)
-        summary.dead_letters += _rows(letter_files)
         summary.newest_publish_time = max(
             filter(None, (summary.newest_publish_time, *map(_publish_time, change.files))),
             default=None,
         )
         for each in results:
+            summary.dead_letters += _rows(each.dead_letter_files)
             summary.data_bytes += each.data_bytes
             summary.left_out.add(each.left_out)
         record_read(summary.topic, metrics)
         summary.metrics.add(metrics)
-        if self.analysis is not None:
-            parts = (part for each in results for part in each.parts)
-            summary.analyzed_ledgers += self.analysis.add(increment.reads, parts)
 
     def _next_progress(
         self,
