@@ -21,9 +21,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arrow_io.errors import IncompleteReadWarning, OptionError, PayloadDecodeError
+from arrow_io.errors import (
+    IncompleteReadWarning,
+    OptionError,
+    PayloadDecodeError,
+    UnusedTableWarning,
+)
 from arrow_io.payloads.schema_info import TopicSchema
-from connector import copy_topics, write_messages
+from connector import copy_topics, open_topic, write_messages
 from connector.lake.copy_plan import CopySizes
 from connector.lake.maintenance import MaintenanceSettings, maintain
 from connector.tables import iceberg
@@ -46,7 +51,7 @@ from tests.support.latest_rows import catalog_options
 from tests.support.stopped_iceberg import Killed, WatchedCatalog, watched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from connector.lake.table_copy import TableSummary
     from connector.tables.evolution import TableKind
@@ -263,6 +268,22 @@ def test_the_rows_of_mariadb(kind: TableKind, key_columns: list[str] | None) -> 
     bucket.drop()
 
 
+def test_a_table_of_envelopes_has_no_rows_to_read(tmp_path: Path) -> None:
+    """A column of an envelope is not the column of the row that has the same name."""
+    row = {"type": "record", "name": "Value", "fields": [{"name": "op", "type": "string"}]}
+    info = key_value("json", json.dumps(KEY_SCHEMA), json.dumps(envelope_schema(row)))
+    bucket = MemoryBucket()
+    bucket.put(event_objects(json_events([({"id": 1}, envelope("c", None, {"op": "own"}))])))
+    topic: dict[str, Any] = {"url": bucket.url, "topic": "orders", "schema": TopicSchema(info)}
+    target = str(tmp_path / "t")
+    copy_topics(**topic, target=target)
+
+    dataset = open_topic(**topic, unwrap="debezium", columns=["op"], lake=target)
+    with pytest.warns(UnusedTableWarning, match="another value of the option unwrap"):
+        assert dataset.to_table()["op"].to_pylist() == ["own"]
+    bucket.drop()
+
+
 _PAIR_SCHEMA: Final = {
     "type": "record",
     "name": "Pair",
@@ -457,13 +478,16 @@ def test_files_with_other_numbers_are_not_read(
     options: dict[str, Any] = {"latest_per_key": True, "key_columns": ["id"]}
     with _lake(kind) as (table, copy):
         copy(bucket, _SOUND, sizes=SMALL, **options)
-        read_file = type(table).read_file
+        file_reader = type(table).file_reader
 
-        def count(own: object, state: object, file: object, *args: object) -> object:
-            read.append(file)
-            return read_file(own, state, file, *args)
+        def count(own: Any, state: Any) -> Callable[..., Any]:  # noqa: ANN401
+            def read_file(file: object, *columns: Any) -> object:  # noqa: ANN401
+                read.append(file)
+                return file_reader(own, state)(file, *columns)
 
-        monkeypatch.setattr(type(table), "read_file", count)
+            return read_file
+
+        monkeypatch.setattr(type(table), "file_reader", count)
         changes: list[tuple[object, object]] = [
             ({"id": 11}, envelope("d", _ROW | {"id": 11}, None)),
             ({"id": 12}, envelope("c", None, _ROW | {"id": 12})),
