@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake.transaction import RemoveAction
 
 from arrow_io.errors import LakeTableError
-from connector.tables.evolution import fit_rows, storable_schema
+from connector.tables.evolution import fit_rows
 from connector.tables.file_reader import read_rows
 from connector.tables.table import TableFile
 
@@ -58,30 +58,28 @@ def data_files(
 def read_file(
     location: Location, schema: pa.Schema, file: TableFile, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a file, including its partition columns.
+    """Read the rows of a file, including its partition columns, as columns of the table.
+
+    Other writers declare other types: Spark stores timestamps as INT96, without a time zone.
 
     Args:
         location: The table's folder.
         schema: Columns of the table. Columns that were added after the file was written become
             null.
         file: One of the table's `data_files`.
-        columns: Columns of the table. None reads all columns of the file.
+        columns: Columns of the table. None reads all.
     """
     logged = file.token
     assert isinstance(logged, _LoggedFile)  # noqa: S101 - what `data_files` returned
-    file_columns = (
-        None if columns is None else [each for each in columns if each not in logged.values]
-    )
-    for batch in read_rows(location, logged.path, logged.size_bytes, file_columns):
-        # Some writers declare strings as views, which Arrow cannot filter.
-        rows = fit_rows(batch, storable_schema(batch.schema, "delta"), "delta")
-        arrays = dict(zip(rows.schema.names, rows.columns, strict=True))
+    if columns is not None:
+        schema = pa.schema([schema.field(each) for each in columns])
+        columns = [each for each in columns if each not in logged.values]
+    for batch in read_rows(location, logged.path, logged.size_bytes, columns):
+        rows = batch
         for name, value in logged.values.items():
-            if columns is None or name in columns:
-                arrays[name] = pa.repeat(value, batch.num_rows)
-        for name in columns or ():
-            arrays.setdefault(name, pa.nulls(batch.num_rows, schema.field(name).type))
-        yield pa.RecordBatch.from_pydict(arrays)
+            if name in schema.names:
+                rows = rows.append_column(name, pa.repeat(value, batch.num_rows))
+        yield fit_rows(rows, schema, "delta")
 
 
 def removals(commit: Commit) -> list[RemoveAction]:
