@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import re
 import zlib
@@ -13,6 +14,8 @@ from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.utils.properties import property_as_int
 
 from arrow_io.errors import LakeTableError
+from arrow_io.storage.redaction import redacted_urls
+from connector.display.text import size_text
 from connector.tables.nested_tables import nested_folders
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ _VERSION_HINT: Final = "metadata/version-hint.text"
 _METADATA_FILE: Final = re.compile(r"metadata/[^/]*\.metadata\.json(?:\.gz)?")
 """Matches the name of a metadata file, which may be compressed."""
 _GZIP: Final = b"\x1f\x8b"
+_MAX_METADATA_BYTES: Final = 64 << 20
+"""Maximum length of a metadata file that is not the table's current one, also unpacked."""
 _MIN_SNAPSHOTS: Final = "history.expire.min-snapshots-to-keep"
 _MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
 _ROOT: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
@@ -97,13 +102,27 @@ def _read_uuid(file: InputFile) -> str | None:
     """Return the UUID of a metadata file's table, or None if no table has the file.
 
     Such a file is truncated, because its writer was killed, or was deleted since it was listed.
+
+    Raises:
+        LakeTableError: The file is too long to be read.
     """
     try:
         with file.open() as stream:
-            data = stream.read()
-        content = json.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
-    except (ValueError, EOFError, FileNotFoundError, gzip.BadGzipFile, zlib.error):
+            data = stream.read(_MAX_METADATA_BYTES + 1)
+        if data.startswith(_GZIP):
+            # It may be many times as long as its compressed form.
+            with gzip.open(io.BytesIO(data)) as unpacked:
+                data = unpacked.read(_MAX_METADATA_BYTES + 1)
+        content = None if len(data) > _MAX_METADATA_BYTES else json.loads(data)
+    except (ValueError, RecursionError, EOFError, FileNotFoundError, gzip.BadGzipFile, zlib.error):
         return None
+    if len(data) > _MAX_METADATA_BYTES:
+        message = (
+            f"{redacted_urls(file.location)} is longer than {size_text(_MAX_METADATA_BYTES)}, so it"
+            " was not read, and no file was deleted, since it may belong to another table. If no"
+            " table has it, delete it"
+        )
+        raise LakeTableError(message)
     return str(content.get("table-uuid")) if isinstance(content, dict) else None
 
 

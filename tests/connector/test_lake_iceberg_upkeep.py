@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from arrow_io.errors import LakeTableError
+from connector.tables import iceberg_upkeep
 from connector.tables.iceberg import IcebergTable
 from connector.tables.iceberg_options import IcebergOptions
 from tests.connector.test_lake_iceberg import copy, numbers, numbers_in, sql_catalog
 from tests.support.lake_tables import staged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyiceberg.catalog.sql import SqlCatalog
@@ -148,6 +149,7 @@ def test_metadata_of_no_table(catalog: SqlCatalog, tmp_path: Path) -> None:
         "00001-c.gz.metadata.json": gzip.compress(data),
         "00001-d.gz.metadata.json": gzip.compress(data)[:-9],
         "00001-e.metadata.json": b"[]",
+        "00001-f.metadata.json": b"[" * 100_000,
         "v1.metadata.json.gz": gzip.compress(data)[:20] + b"no block" + bytes(40),
     }
     for name, content in names.items():
@@ -163,3 +165,27 @@ def test_metadata_of_no_table(catalog: SqlCatalog, tmp_path: Path) -> None:
     with pytest.raises(LakeTableError, match=r"another table, such as metadata/v2\."):
         table.delete_unneeded(datetime.now(UTC) + _LATER, dry_run=False)
     assert (folder / "orphan.avro").exists()
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_long_metadata(
+    pack: Callable[[bytes], bytes],
+    catalog: SqlCatalog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is not unpacked beyond a limit; it may be that of another table, so nothing is deleted."""
+    _commit(catalog, 1)
+    monkeypatch.setattr(iceberg_upkeep, "_MAX_METADATA_BYTES", 1 << 16)
+    folder = tmp_path / "lake" / "shop" / "orders" / "metadata"
+    for length in (1 << 16, (1 << 16) + 1):
+        (folder / "v1.metadata.json.gz").write_bytes(pack(b" " * length))
+        (folder / "orphan.avro").write_bytes(b"")
+        table = IcebergTable(catalog, _NAME)
+        if length == 1 << 16:
+            names = table.delete_unneeded(datetime.now(UTC) + _LATER, dry_run=False)
+            assert set(names) == {"metadata/v1.metadata.json.gz", "metadata/orphan.avro"}
+            continue
+        with pytest.raises(LakeTableError, match=r"v1\.metadata\.json\.gz is longer than 65\.5 kB"):
+            table.delete_unneeded(datetime.now(UTC) + _LATER, dry_run=False)
+        assert (folder / "orphan.avro").exists()
