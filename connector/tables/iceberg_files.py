@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -153,7 +154,7 @@ def table_file(
     for name in columns:
         field = schema.find_field(name)
         low, high = (
-            None if each is None else from_bytes(cast("PrimitiveType", field.field_type), each)
+            _read_bound(cast("PrimitiveType", field.field_type), each)
             for each in (
                 (task.file.lower_bounds or {}).get(field.field_id),
                 (task.file.upper_bounds or {}).get(field.field_id),
@@ -169,6 +170,17 @@ def table_file(
     has_path = folder and url.startswith(folder) and not task.delete_files
     path = url.removeprefix(folder) if has_path else None
     return TableFile(task, bounds, partition, size_bytes, rows, not_null, path)
+
+
+def _read_bound(type_: PrimitiveType, data: bytes | None) -> object:
+    """Return a bound as a value; None if it is not recorded, or malformed.
+
+    Some writers truncate texts within a character.
+    """
+    try:
+        return None if data is None else from_bytes(type_, data)
+    except (struct.error, ValueError):
+        return None
 
 
 def read_file(

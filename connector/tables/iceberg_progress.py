@@ -113,13 +113,16 @@ def read_key_columns(table: Table) -> tuple[str, ...]:
     """
     text = table.properties.get(_KEY_COLUMNS, "[]")
     try:
-        return tuple(map(str, json.loads(text)))
-    except (TypeError, ValueError):
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
         message = (
             f"cannot read the property {_KEY_COLUMNS} of the Iceberg table {_name(table)}:"
             f" {text[:100]!r}"
         )
-        raise LakeTableError(message) from None
+        raise LakeTableError(message)
+    return tuple(names)
 
 
 def _sequence_number(table: Table) -> int:

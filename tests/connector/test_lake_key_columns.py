@@ -9,7 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from arrow_io.errors import LakeTableError
 from connector import copy_topics, write_messages
+from connector.tables import iceberg_files
+from connector.tables.iceberg import IcebergTable
 from tests.support.lake_kinds import read_back, table_in
 from tests.support.latest_rows import catalog_options
 
@@ -92,7 +95,11 @@ def test_a_row_is_replaced_in_a_file_of_another_writer(
     tmp_path: Path,
 ) -> None:
     """Values of a key are the same in each of the forms in which files store them."""
-    options = {"schema": _schema(), "latest_per_key": True, "key_columns": list(key_columns)}
+    options: dict[str, Any] = {
+        "schema": _schema(),
+        "latest_per_key": True,
+        "key_columns": list(key_columns),
+    }
     with table_in(tmp_path, kind) as table:
         place = _options(tmp_path, kind)
         _write(bucket, _ROWS)
@@ -105,3 +112,35 @@ def test_a_row_is_replaced_in_a_file_of_another_writer(
         assert (summary.rows, summary.replaced, summary.keyless) == (1, 1, 0)
         rows = read_back(table).to_pylist()
         assert sorted((row["number"], row["version"]) for row in rows) == [(-1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("text", ["", "[", '"at"', '{"at": 1}', "[1]", "[" * 100_000])
+def test_key_columns_that_were_changed(text: str, bucket: MemoryBucket, tmp_path: Path) -> None:
+    """They are an error that names the property, and nothing is copied."""
+    options: dict[str, Any] = {"schema": _schema(), "latest_per_key": True, "key_columns": ["at"]}
+    with table_in(tmp_path, "iceberg") as table:
+        assert isinstance(table, IcebergTable)
+        _write(bucket, _ROWS)
+        copy_topics(bucket.url, "orders", **_options(tmp_path, "iceberg"), **options)
+        with table.catalog.load_table("shop.t").transaction() as transaction:
+            transaction.set_properties({"pulsar-offload.key-columns": text})
+        with pytest.raises(LakeTableError, match=r"cannot read the property .*key-columns"):
+            copy_topics(bucket.url, "orders", **_options(tmp_path, "iceberg"), **options)
+
+
+@pytest.mark.parametrize("column", ["number", "text"])
+def test_bounds_that_are_malformed(
+    column: str, bucket: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file with them is read, because it may have any keys."""
+    options: dict[str, Any] = {"schema": _schema(), "latest_per_key": True, "key_columns": [column]}
+    place = _options(tmp_path, "iceberg")
+    with table_in(tmp_path, "iceberg") as table:
+        _write(bucket, _ROWS)
+        with monkeypatch.context() as patch:
+            patch.setattr(iceberg_files, "to_bytes", lambda *_: b"\xff")
+            copy_topics(bucket.url, "orders", **place, **options)
+        _write(bucket, [_ROWS[0] | {"version": 1}], append=True)
+        [summary] = copy_topics(bucket.url, "orders", **place, **options)
+        assert (summary.rows, summary.replaced) == (1, 1)
+        assert sorted(read_back(table)["version"].to_pylist()) == [0, 1]
