@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -20,12 +20,36 @@ from connector.inputs.bounds import Bounds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from arrow_io.columns import Projection
     from connector.increments.progress import Progress
     from connector.scan.read_options import ReadOptions
     from connector.tables.table import LakeTable, TableState
 
 _MEMBER: Final = "rows"
 """The member of the progress that has the facts."""
+
+
+class ColumnForm(NamedTuple):
+    """What the names of columns stand for.
+
+    Attributes:
+        naming: As the option `naming`.
+        values: As the option `value`; or the option `unwrap`, unless it is `none`. Values without a
+            schema are `raw`.
+    """
+
+    naming: str
+    values: str
+
+    @classmethod
+    def from_columns(cls, columns: Projection) -> ColumnForm:
+        """Return the form of the columns of a topic."""
+        naming = "pulsar-sql" if ("__key__", "__key__") in columns.columns else "pulsar-spark"
+        values = columns.values
+        if values is None:
+            return cls(naming, "raw")
+        shape = "flat" if values.is_flat else "struct"
+        return cls(naming, "debezium" if values.is_unwrapped else shape)
 
 
 @dataclass(frozen=True)
@@ -38,6 +62,7 @@ class CopiedRows:
         has_uncommitted: Whether rows of aborted or open transactions were copied.
         has_losses: Whether a copy left out damaged data.
         has_changes: Whether rows are change events, and messages that change no row were left out.
+        forms: The form of the columns of each copy (`ColumnForm`).
         late_columns: Columns that were added, or got more fields, after the first commit. Earlier
             rows have null there.
         null_columns: Columns that are null, or have null fields, in some rows although the messages
@@ -51,6 +76,7 @@ class CopiedRows:
     has_uncommitted: bool = False
     has_losses: bool = False
     has_changes: bool = False
+    forms: frozenset[ColumnForm] = frozenset()
     late_columns: frozenset[str] = frozenset()
     null_columns: frozenset[str] = frozenset()
     deleted_before_ms: int | None = None
@@ -84,7 +110,12 @@ class CopiedRows:
             has_uncommitted=self.has_uncommitted or options.uncommitted,
             has_losses=self.has_losses or has_losses,
             has_changes=self.has_changes or options.is_unwrapped,
+            forms=self.forms | {ColumnForm.from_columns(options.filterable)},
         )
+
+    def has_form(self, form: ColumnForm, *, is_value: bool) -> bool:
+        """Return whether a column of messages, or of their values, has a form in all rows."""
+        return all(each == form if is_value else each.naming == form.naming for each in self.forms)
 
     def add_columns(self, current: pa.Schema | None, schema: pa.Schema) -> CopiedRows:
         """Return the facts after a table got columns.
@@ -147,6 +178,7 @@ class CopiedRows:
             "uncommitted": self.has_uncommitted,
             "losses": self.has_losses,
             "changes": self.has_changes,
+            "forms": sorted(map(list, self.forms)),
             "late_columns": sorted(self.late_columns),
             "null_columns": sorted(self.null_columns),
             "deleted_before_ms": self.deleted_before_ms,
@@ -163,6 +195,7 @@ class CopiedRows:
                 "uncommitted": bool(uncommitted),
                 "losses": bool(losses),
                 "changes": bool(changes),
+                "forms": [*forms],
                 "late_columns": [*late_columns],
                 "null_columns": [*null_columns],
                 "deleted_before_ms": int() | None as deleted_before_ms,
@@ -171,8 +204,9 @@ class CopiedRows:
                 bounds = {str(name): _start(each) for name, each in starts.items()}
                 columns = frozenset(late_columns), frozenset(null_columns)
                 flags = uncommitted, losses, changes
+                own_forms = frozenset(map(_form, forms))
                 late = {str(name): _ledger_ids(each) for name, each in late_ledgers.items()}
-                return cls(bounds, *flags, *columns, deleted_before_ms, late)
+                return cls(bounds, *flags, own_forms, *columns, deleted_before_ms, late)
         raise _malformed_error()
 
 
@@ -206,6 +240,13 @@ def _start(value: object) -> Bounds:
     match value:
         case {"id": [int(), int(), int()] | None as start_id, "ms": int() | None as start_ms}:
             return Bounds(None if start_id is None else tuple(start_id), start_ms=start_ms)
+    raise _malformed_error()
+
+
+def _form(value: object) -> ColumnForm:
+    match value:
+        case [str(naming), str(values)]:
+            return ColumnForm(naming, values)
     raise _malformed_error()
 
 

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from arrow_io.payloads.value_columns import VALUE_COLUMN
+from connector.tables.copied_rows import ColumnForm
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -36,25 +39,38 @@ def unserved_column(
         A part of a sentence about the table, which names the first such column.
     """
     fields = () if columns.values is None else columns.values.fields
-    values = {each.name: each for each in fields}
+    values = {each.name for each in fields}
+    form = ColumnForm.from_columns(columns)
+    own_names = dict(columns.columns)
     for name in names:
         if name not in table.names:
             return f"it has no column {name}"
+        is_value = name in values or own_names.get(name) == VALUE_COLUMN
+        if not rows.has_form(form, is_value=is_value):
+            return f"its column {name} was copied with another naming, value, unwrap or schema"
         wanted, stored = columns.schema.field(name).type, table.field(name).type
         if not _is_column_lossless(stored, wanted):
             return f"its column {name} is {stored}, and the topic's is {wanted}"
         if name in rows.null_columns:
             return f"its column {name} is null in rows that were dead letters"
-        if name not in rows.late_columns:
-            continue
-        if name not in values or columns.values is None:
-            return f"its column {name} was added after the first copy"
-        if not _is_null_by_default(columns.values, values[name]):
-            return (
-                f"its column {name} was added after the first copy, and the schema gives earlier"
-                " messages another value than null"
-            )
+        late = _late_problem(name, columns.values) if name in rows.late_columns else None
+        if late is not None:
+            return late
     return None
+
+
+def _late_problem(name: str, values: ValueColumns | None) -> str | None:
+    """Return why rows lack the values of a column that was added later; None if they are null."""
+    fields = () if values is None else values.fields
+    field = next((each for each in fields if each.name == name), None)
+    if field is None or values is None:
+        return f"its column {name} was added after the first copy"
+    if _is_null_by_default(values, field):
+        return None
+    return (
+        f"its column {name} was added after the first copy, and the schema gives earlier messages"
+        " another value than null"
+    )
 
 
 def _is_column_lossless(stored: pa.DataType, wanted: pa.DataType) -> bool:

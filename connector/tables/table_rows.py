@@ -228,8 +228,6 @@ class TableVersion:
             problem = "it was copied with another value of the option transactions"
         elif rows.has_changes:
             problem = "it has the rows of a database, without messages that change none"
-        elif options.is_unwrapped:
-            problem = "it was copied with another value of the option unwrap"
         elif rows.has_losses and not options.salvage:
             problem = "a copy left out damaged data, which this read reports"
         elif self.letters is None:

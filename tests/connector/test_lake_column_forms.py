@@ -1,0 +1,80 @@
+"""A table replaces the bucket only for columns that have the same meaning in both."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import warnings
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from arrow_io.core.json_checksum import json_crc32
+from arrow_io.errors import CorruptProgressError, UnusedTableWarning
+from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
+from connector import copy_topics, open_topic
+from connector.tables.copied_rows import ColumnForm, CopiedRows
+from tests.support.debezium import Event, event_objects
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.buckets import MemoryBucket
+
+_RECORD: Final = {
+    "type": "record",
+    "name": "Pair",
+    "fields": [{"name": each, "type": ["null", "string"]} for each in ("value", "__topic")],
+}
+_SCHEMAS: Final = {
+    "bytes": SchemaInfo("KEY_VALUE", key=SchemaInfo("STRING", ""), value=SchemaInfo("BYTES", "")),
+    "record": SchemaInfo(
+        "KEY_VALUE", key=SchemaInfo("STRING", ""), value=SchemaInfo("JSON", json.dumps(_RECORD))
+    ),
+}
+_FORMS: Final[list[dict[str, Any]]] = [
+    {"naming": naming, "value": value}
+    for naming, value in itertools.product(("pulsar-sql", "pulsar-spark"), ("flat", "raw"))
+]
+
+
+@pytest.mark.parametrize("schema", _SCHEMAS)
+@pytest.mark.parametrize("copied", _FORMS, ids=str)
+def test_a_name_has_another_meaning(
+    schema: str, copied: dict[str, Any], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    """Each column has the values of the bucket, and a table of the same form is used."""
+    value = b'{"value": "v", "__topic": "t"}'
+    bucket.put(event_objects([Event(b"key", value)], separated=False))
+    topic: dict[str, Any] = {"url": bucket.url, "topic": "orders"}
+    topic["schema"] = TopicSchema(_SCHEMAS[schema])
+    target = str(tmp_path / "t")
+    copy_topics(**topic, target=target, **copied)
+    for form in _FORMS:
+        plain = open_topic(**topic, **form)
+        for name in plain.schema.names:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", UnusedTableWarning)
+                rows = open_topic(**topic, **form, columns=[name], lake=target).to_table()
+            assert rows.equals(plain.to_table(columns=[name])), (form, name)
+            if form == copied and name in {"value", "__value__", "__key", "__key_2", "__topic"}:
+                assert not caught
+
+
+def test_forms_that_were_not_recorded() -> None:
+    """Facts of an earlier version have none, so such a table is not read; others are malformed."""
+    rows = CopiedRows(forms=frozenset({ColumnForm("pulsar-sql", "flat")}))
+    progress = rows.add_to("{}")
+    assert CopiedRows.from_progress(progress) == rows
+    changes: tuple[object, ...] = (None, [["pulsar-sql"]], {})
+    for forms in changes:
+        facts = json.loads(progress)["rows"]
+        del facts["crc32"], facts["forms"]
+        if forms is None:
+            text = json.dumps({"rows": {**facts, "crc32": json_crc32(facts)}})
+            assert CopiedRows.from_progress(text) is None
+            continue
+        facts["forms"] = forms
+        text = json.dumps({"rows": {**facts, "crc32": json_crc32(facts)}})
+        with pytest.raises(CorruptProgressError, match="facts about its rows are malformed"):
+            CopiedRows.from_progress(text)
