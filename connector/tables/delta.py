@@ -353,6 +353,8 @@ def _stats(file: DataFile) -> str:
             "nullCount": {name: each.nulls for name, each in file.stats.items()},
         },
         allow_nan=False,
+        # Arrow's JSON reader in Rust, which Delta's libraries use, misreads escaped surrogates.
+        ensure_ascii=False,
     )
 
 

@@ -28,6 +28,8 @@ _PLAIN: Final = "/!$&'()+,:;=@~"
 """Characters that `deltalake` does not escape in paths, in addition to unreserved ones."""
 _SUPPORTED_FEATURES: Final = {"timestampNtz"}
 """Protocol features that do not change how a file's rows are read."""
+_LAST_UNESCAPED: Final = "\uffff"
+"""`deltalake` may read a greater one as a lesser one, if the log escapes it as surrogates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ def _file(action: pa.RecordBatch, partitioning: Partitioning, columns: Sequence[
     bounds = {}
     for name in columns:
         low, high = value(f"min.{name}").as_py(), value(f"max.{name}").as_py()
+        if isinstance(high, str) and max(high, default="") > _LAST_UNESCAPED:
+            high = None
         if name in values:
             low = high = values[name].as_py()
         bounds[name] = low, high

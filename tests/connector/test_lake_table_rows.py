@@ -30,6 +30,7 @@ from arrow_io.errors import (
     PayloadDecodeError,
     UnusedTableWarning,
 )
+from arrow_io.messages.message_metadata import Message
 from arrow_io.storage.location import Location
 from connector import (
     copy_topics,
@@ -37,6 +38,7 @@ from connector import (
     open_topic,
     register_duckdb,
     reprocess_dead_letters,
+    write_messages,
 )
 from connector.increments.increment import _Step
 from connector.increments.progress import Progress
@@ -454,6 +456,23 @@ def test_bounds_prune_files_and_row_groups(lake: _Lake, condition: pc.Expression
     assert len(read.numbers) == (1 if is_recorded else 2)
     assert len(units) == 1
     _check_equal(lake)
+
+
+@pytest.mark.parametrize("is_escaped", [False, True])
+def test_bounds_of_rare_characters(is_escaped: bool, tmp_path: Path) -> None:
+    """The library reads a character that takes two escapes in JSON as another one."""
+    with memory_bucket({}) as bucket:
+        payload = json.dumps({"number": 1, "country": "\U00020000"}).encode()
+        write_messages(bucket.url, TOPIC, [Message(payload=payload, publish_time_ms=1)])
+        lake = _Lake(bucket, tmp_path, "delta")
+        lake.copy()
+        [log] = (tmp_path / "t/_delta_log").glob("*.json")
+        text = log.read_text("utf-8")
+        assert "\U00020000" in text
+        if is_escaped:
+            log.write_text(text.replace("\U00020000", r"\\ud840\\udc00"), "utf-8")
+        condition = pc.field("country") == "\U00020000"
+        assert lake.open().count_rows(condition) == 1
 
 
 def test_a_plan_names_the_table(lake: _Lake) -> None:
