@@ -71,6 +71,9 @@ def _duckdb_types(schema: pa.Schema) -> tuple[str, ...]:
 def _value(stored: pa.Field, wanted: pa.Field) -> str:
     """Return the SQL of a column's value; Delta stores times of day as µs since midnight."""
     name = _quoted(stored.name)
+    if pa.types.is_floating(stored.type):
+        # DuckDB infers from the bounds of the column, which leave out NaN, but not from this.
+        return f"(CASE WHEN {name} = 'inf' THEN 'inf' ELSE {name} END)"
     is_number_of_time = pa.types.is_int64(stored.type) and pa.types.is_time(wanted.type)
     return f"(TIME '00:00' + to_microseconds({name}))" if is_number_of_time else name
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import struct
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -473,6 +474,24 @@ def test_bounds_of_rare_characters(is_escaped: bool, tmp_path: Path) -> None:
             log.write_text(text.replace("\U00020000", r"\\ud840\\udc00"), "utf-8")
         condition = pc.field("country") == "\U00020000"
         assert lake.open().count_rows(condition) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_not_a_number_in_sql(kind: TableKind, tmp_path: Path) -> None:
+    """It is greater than any number for DuckDB, but in no bound that Parquet records."""
+    field = {"name": "price", "type": "double"}
+    text = json.dumps({"type": "record", "name": "Order", "fields": [field]})
+    options: dict[str, Any] = {"schema": {"type": "AVRO", "schema": text}, "columns": ["price"]}
+    prices = [float("nan"), 0.5, -0.0, -float("inf")]
+    messages = [Message(payload=struct.pack("<d", each), publish_time_ms=1) for each in prices]
+    with memory_bucket({}) as bucket, table_in(tmp_path, kind), duckdb.connect() as con:
+        write_messages(bucket.url, TOPIC, messages)
+        _copy(bucket.url, tmp_path, kind, schema=options["schema"])
+        register_duckdb(con, bucket.url, **options, **_options(tmp_path, kind))
+        rows = f"FROM read_pulsar('{TOPIC}')"
+        assert str(con.sql(rows).fetchall()) == "[(nan,), (0.5,), (-0.0,), (-inf,)]"
+        assert str(con.sql(f"{rows} WHERE price > 1").fetchall()) == "[(nan,)]"
+        assert str(con.sql(f"SELECT max(price) {rows}").fetchall()) == "[(nan,)]"
 
 
 def test_a_plan_names_the_table(lake: _Lake) -> None:
