@@ -91,11 +91,18 @@ def run_work(
         return _result_or_error(work, tasks[index])
 
     failure: PulsarOffloadError | None = None
-    for result in run_on_executors(spark, run_one, len(tasks)):
-        if isinstance(result, PulsarOffloadError):
-            failure = failure or result
-        else:
-            yield result
+    results = iter(run_on_executors(spark, run_one, len(tasks)))
+    try:
+        for result in results:
+            if isinstance(result, PulsarOffloadError):
+                failure = failure or result
+            else:
+                yield result
+    except GeneratorExit as error:
+        for result in results:
+            if not isinstance(result, PulsarOffloadError):
+                work.discard(result, error)
+        raise
     if failure is not None:
         raise failure
 

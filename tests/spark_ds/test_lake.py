@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,9 +22,11 @@ from connector import (
 )
 from connector.statistics.store import open_statistics
 from connector.tables.delta import DeltaTable
+from connector.tables.executors import run_tasks
 from connector.tables.iceberg import IcebergTable
 from connector.tables.parquet import ParquetTable
 from connector.tables.table_kinds import KINDS
+from spark_ds.lake import run_work
 from tests.spark_ds.queries import frame
 from tests.support.debezium import recording
 from tests.support.lake_copies import (
@@ -264,3 +267,29 @@ def test_a_file_that_an_executor_cannot_read(
             )
 
         assert set(tmp_path.rglob("*.parquet")) == files
+
+
+class _Numbers:
+    """Work that writes nothing; `discarded` has the results that were discarded."""
+
+    def __init__(self) -> None:
+        self.discarded: list[int] = []
+
+    def __call__(self, task: int) -> int:
+        return task
+
+    def discard(self, result: int, error: BaseException) -> None:
+        assert isinstance(error, BaseException)
+        self.discarded.append(result)
+
+
+def test_a_caller_that_stops(spark: SparkSession) -> None:
+    """Files of tasks whose results it did not get are deleted."""
+    work = _Numbers()
+
+    def stop(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(partial(run_work, spark), work, [1, 2, 3], stop)
+    assert sorted(work.discarded) == [1, 2, 3]
