@@ -73,7 +73,7 @@ def _value(stored: pa.Field, wanted: pa.Field) -> str:
     name = _quoted(stored.name)
     if pa.types.is_floating(stored.type):
         # DuckDB infers from the bounds of the column, which leave out NaN, but not from this.
-        return f"(CASE WHEN {name} = 'inf' THEN 'inf' ELSE {name} END)"
+        return f"(CASE WHEN isnan({name}) THEN 'nan' ELSE {name} END)"
     is_number_of_time = pa.types.is_int64(stored.type) and pa.types.is_time(wanted.type)
     return f"(TIME '00:00' + to_microseconds({name}))" if is_number_of_time else name
 
