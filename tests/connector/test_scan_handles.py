@@ -7,7 +7,7 @@ import multiprocessing
 import pickle
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
 import pytest
@@ -119,11 +119,11 @@ def test_a_handle_brings_ranges_and_positions(
             if data.draw(st.booleans()):
                 known[each.ledger_id][entry_id] = data.draw(st.integers(0, 2**50))
 
+    options = open_golden(golden_topic("small-chunked")).scan.options
+
     def topic_read(positions: dict[int, dict[int, int]]) -> TopicRead:
         ledgers = tuple(_KnownLedger(each, dict(positions.get(each, {}))) for each in ids)
-        return TopicRead(
-            Origin("x"), cast("tuple[Ledger, ...]", ledgers), ranges, cast("Any", None)
-        )
+        return TopicRead(Origin("x"), cast("tuple[Ledger, ...]", ledgers), ranges, options)
 
     elsewhere = topic_read({})
     handle = pickle.loads(pickle.dumps(topic_read(known).task(ranges).handle()))

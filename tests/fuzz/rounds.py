@@ -128,7 +128,7 @@ def _programs() -> dict[str, list[tuple[Program, list[bytes]]]]:
         payloads = sorted({each for row in topic.messages() if (each := row_payload(row))})
         parts = (True, False) if schema.reader.type == "KEY_VALUE" else (False,)
         for is_key in parts:
-            decoder = value_columns._decoder(schema, "ns", is_key=is_key)
+            decoder = value_columns._decoder(schema, "ns", is_key=is_key, is_debezium=False)
             program = decoder.program(None, None)
             if payloads:
                 found.setdefault(program.encoding, []).append((program, payloads))
