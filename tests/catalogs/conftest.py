@@ -58,7 +58,7 @@ def _rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         java,
         "-Xmx256m",
         "-classpath",
-        Path(os.environ["ICEBERG_REST"]).read_text(),
+        Path(os.environ["ICEBERG_REST"]).read_text(encoding="utf-8"),
         _SERVER,
     )
     with running(port, *command, environment=settings):
