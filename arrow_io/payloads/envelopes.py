@@ -204,7 +204,7 @@ class Envelope:
             values: The decoded `selection`.
             row_fields: The row's fields that were selected.
             lose: Raises or counts the error of rows by their numbers. Their columns are null then.
-            lost: Mask of rows that were counted as lost before; None: there are none.
+            lost: Mask of rows that were counted as lost before; None: no row was.
 
         Raises:
             PayloadDecodeError: A value is no envelope.

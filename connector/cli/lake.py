@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import pyarrow as pa
 import typer
@@ -13,7 +13,7 @@ from connector.cli.output import print_rows, say
 from connector.inputs.times import duration
 from connector.lake.maintenance import MaintenanceSettings, maintain_table
 from connector.lake.reprocessing import reprocess_dead_letters
-from connector.tables.evolution import TableKind  # noqa: TC001 - typer reads annotations
+from connector.tables.evolution import TableKind
 
 if TYPE_CHECKING:
     from connector.lake.reprocessing import ReprocessSummary
@@ -39,17 +39,31 @@ _REPROCESSED_SCHEMA = pa.schema(
     | dict.fromkeys(("rows", "replaced", "superseded", "remaining", "commits"), pa.int64())
 )
 
+_Target: TypeAlias = Annotated[
+    str, typer.Argument(help="Folder of the table; for Iceberg its name, namespace.table.")
+]
+_Format: TypeAlias = Annotated[TableKind, typer.Option("--format", help="Format of the table.")]
+_TargetOptions: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target-option",
+        metavar="KEY=VALUE",
+        help="Option of the table's fsspec file system. May be repeated.",
+    ),
+]
+_TableOptions: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--table-option", metavar="KEY=VALUE", help="As for copy. May be repeated."),
+]
+
 lake = group("lake", "Maintain the tables that copies write, and their dead letters.")
 
 
 @command("--yes", url="lake/orders", writes=True, parent=lake)
 def maintain(
-    target: Annotated[
-        str,
-        typer.Argument(help="Folder of the table; for Iceberg its name, namespace.table."),
-    ],
+    target: _Target,
     *,
-    format_: Annotated[TableKind, typer.Option("--format", help="Format of the table.")] = "delta",
+    format_: _Format = "delta",
     file_bytes: Annotated[
         int,
         typer.Option(min=1, help="Target size of files. Those below three quarters are merged."),
@@ -86,16 +100,8 @@ def maintain(
             " the duration of each copy and query.",
         ),
     ] = f"{_DEFAULTS.delete_after.days}d",
-    target_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE", help="Option of the table's fsspec file system. May be repeated."
-        ),
-    ] = None,
-    table_option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="As for copy. May be repeated."),
-    ] = None,
+    target_option: _TargetOptions = None,
+    table_option: _TableOptions = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Do it; without it, only print what it would do.")
     ] = False,
@@ -139,12 +145,9 @@ def maintain(
 
 @command("--schema schemas --dry-run", url="lake/orders", writes=True, parent=lake)
 def reprocess(
-    target: Annotated[
-        str,
-        typer.Argument(help="Folder of the table; for Iceberg its name, namespace.table."),
-    ],
+    target: _Target,
     *,
-    format_: Annotated[TableKind, typer.Option("--format", help="Format of the table.")] = "delta",
+    format_: _Format = "delta",
     insert_missing_keys: Annotated[
         bool,
         typer.Option(
@@ -153,16 +156,8 @@ def reprocess(
             " row. The key may have been deleted after the letter. By default, the letter stays.",
         ),
     ] = False,
-    target_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE", help="Option of the table's fsspec file system. May be repeated."
-        ),
-    ] = None,
-    table_option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="As for copy. May be repeated."),
-    ] = None,
+    target_option: _TargetOptions = None,
+    table_option: _TableOptions = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only count what can be decoded.")
     ] = False,

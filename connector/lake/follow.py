@@ -1,6 +1,6 @@
 """`follow_copies`: copies that are repeated for years, by one process at a time.
 
-Each round copies what is new to each table. A table that fails is tried again after a time that
+Each round copies new messages to each table. A table that fails is tried again after a time that
 doubles, and does not hold up the others. Rounds share one catalog, which is refreshed: index
 objects that were read are not read again.
 """

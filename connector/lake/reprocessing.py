@@ -42,8 +42,9 @@ from connector.tables.dead_letters import (
 from connector.tables.evolution import fit_rows
 from connector.tables.file_writer import FileSettings, FileWriter
 from connector.tables.letter_changes import POSITIONS, LetterChange, LetterTable
-from connector.tables.table import Commit, commit_files, read_progress
+from connector.tables.table import Commit, commit_files
 from connector.tables.table_kinds import open_table
+from connector.tables.table_progress import read_progress
 from connector.topic import read_options
 
 if TYPE_CHECKING:

@@ -31,7 +31,8 @@ from connector.tables.copied_rows import CopiedRows
 from connector.tables.executors import run_in_threads, run_tasks
 from connector.tables.file_writer import FileSettings, delete_files
 from connector.tables.letter_changes import LetterChange, LetterTable
-from connector.tables.table import Commit, commit_files, read_progress
+from connector.tables.table import Commit, commit_files
+from connector.tables.table_progress import read_progress
 from connector.tables.transforms import Partitioning
 
 if TYPE_CHECKING:

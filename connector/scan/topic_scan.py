@@ -146,7 +146,7 @@ class Scan:
 
     @property
     def table_problem(self) -> str | None:
-        """Why the table is not used, as a sentence; None if it is, or if there is none."""
+        """Why the table is not used, as a sentence; None without a table, or if it is used."""
         return self._split.problem
 
     def without_lake(self) -> Scan:

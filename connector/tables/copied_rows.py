@@ -6,7 +6,6 @@ option `lake` of `open_topic`).
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -16,6 +15,7 @@ import pyarrow as pa
 from arrow_io.core.json_checksum import json_crc32
 from arrow_io.errors import CorruptProgressError
 from connector.inputs.bounds import Bounds
+from connector.tables.table_progress import add_member, parse_progress, read_member
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -141,13 +141,8 @@ class CopiedRows:
         Raises:
             CorruptProgressError: They are malformed or were modified. The message names the table.
         """
-        if state is None or state.progress is None:
-            return cls()
-        try:
-            return cls.from_progress(state.progress)
-        except CorruptProgressError as error:
-            message = f"cannot read the progress stored in {table.location}: {error.message}"
-            raise CorruptProgressError(message) from None
+        no_copies: Self | None = cls()
+        return parse_progress(table, state, cls.from_progress, no_copies)
 
     @classmethod
     def from_progress(cls, progress: str) -> Self | None:
@@ -156,12 +151,7 @@ class CopiedRows:
         Raises:
             CorruptProgressError: The facts are malformed or were modified.
         """
-        try:
-            value = json.loads(progress).get(_MEMBER)
-        except (AttributeError, ValueError, RecursionError) as error:
-            message = f"the progress is not a JSON object: {error}"
-            raise CorruptProgressError(message) from None
-        match value:
+        match read_member(progress, _MEMBER):
             case None:
                 return None
             case {"crc32": int(checksum), **facts} if checksum == json_crc32(facts):
@@ -184,8 +174,7 @@ class CopiedRows:
             "deleted_before_ms": self.deleted_before_ms,
             "late_ledgers": {name: list(each) for name, each in sorted(self.late_ledgers.items())},
         }
-        value["crc32"] = json_crc32(value)
-        return json.dumps(json.loads(progress) | {_MEMBER: value}, separators=(",", ":"))
+        return add_member(progress, _MEMBER, value)
 
     @classmethod
     def _from_value(cls, value: dict[Any, Any]) -> Self:

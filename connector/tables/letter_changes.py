@@ -9,7 +9,6 @@ So a run that is stopped between the two commits neither loses nor doubles a dea
 
 from __future__ import annotations
 
-import json
 import operator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -33,6 +32,12 @@ from connector.tables.file_reader import read_rows
 from connector.tables.file_writer import FileSettings, FileWriter
 from connector.tables.rewriting import rewrite_without
 from connector.tables.table import Commit, commit_files, send_commit
+from connector.tables.table_progress import (
+    add_member,
+    parse_progress,
+    read_member,
+    read_progress,
+)
 from connector.tables.transforms import Partitioning
 
 if TYPE_CHECKING:
@@ -92,13 +97,7 @@ class LetterChange:
             CorruptProgressError: The change is malformed, or was modified. The message names the
                 table.
         """
-        if state is None or state.progress is None:
-            return cls()
-        try:
-            return cls.from_progress(state.progress)
-        except CorruptProgressError as error:
-            message = f"cannot read the progress stored in {table.location}: {error.message}"
-            raise CorruptProgressError(message) from None
+        return parse_progress(table, state, cls.from_progress, cls())
 
     @classmethod
     def from_progress(cls, progress: str) -> Self:
@@ -107,11 +106,7 @@ class LetterChange:
         Raises:
             CorruptProgressError: The change is malformed, or was modified.
         """
-        try:
-            value = json.loads(progress).get(_MEMBER)
-        except (AttributeError, ValueError, RecursionError) as error:
-            message = f"the progress is not a JSON object: {error}"
-            raise CorruptProgressError(message) from None
+        value = read_member(progress, _MEMBER)
         if value is None:
             return cls()
         try:
@@ -135,8 +130,7 @@ class LetterChange:
             moved.setdefault(topic, {}).setdefault(str(ledger_id), []).extend(rest)
         files = [[each.path, each.size_bytes, each.rows] for each in self.files]
         value: dict[str, object] = {"number": self.number, "files": files, "moved": moved}
-        value["crc32"] = json_crc32(value)
-        return json.dumps(json.loads(progress) | {_MEMBER: value}, separators=(",", ":"))
+        return add_member(progress, _MEMBER, value)
 
 
 def _positions(moved: dict[str, dict[str, list[int]]]) -> Iterator[LetterPosition]:
@@ -260,7 +254,7 @@ class LetterTable:
             ConcurrentCopyError: Another run changed the dead letters at the same time.
             PulsarOffloadError: Letters cannot be read or written. The next run applies the change.
         """
-        own = _read_progress(state)
+        own = read_progress(self.table, state)
         is_ahead = any(
             own.topic_progress(each).next > before.topic_progress(each).next
             for each in after.topics
@@ -351,7 +345,7 @@ class LetterTable:
         files: Sequence[DataFile],
         removed: Sequence[TableFile],
     ) -> Commit:
-        after = _later(_read_progress(state), progress)
+        after = _later(read_progress(self.table, state), progress)
         return Commit(
             tuple(files),
             settings.schema,
@@ -370,12 +364,6 @@ class LetterTable:
         except ConcurrentCopyError:
             if self.last_change(self.table.read_state()).number < change.number:
                 raise
-
-
-def _read_progress(state: TableState | None) -> Progress:
-    if state is None or state.progress is None:
-        return Progress()
-    return Progress.from_json(state.progress)
 
 
 def _later(one: Progress, other: Progress) -> Progress:

@@ -10,13 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from arrow_io.core import telemetry
-from arrow_io.errors import (
-    ConcurrentCopyError,
-    CorruptProgressError,
-    LakeTableError,
-    OptionError,
-)
-from connector.increments.progress import Progress
+from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
 from connector.tables.file_writer import delete_files, note_uncertain_files
 
 if TYPE_CHECKING:
@@ -228,21 +222,6 @@ class MaintainedTable(RewritableTable, Protocol):
             LakeTableError: The table cannot be read.
             StorageError: The store or the catalog failed.
         """
-
-
-def read_progress(table: LakeTable, state: TableState | None) -> Progress:
-    """Return how far the topics of a table are copied; no progress if there is no table.
-
-    Raises:
-        CorruptProgressError: It is malformed. The message names the table.
-    """
-    if state is None or state.progress is None:
-        return Progress()
-    try:
-        return Progress.from_json(state.progress)
-    except CorruptProgressError as error:
-        message = f"cannot read the progress stored in {table.location}: {error.message}"
-        raise CorruptProgressError(message) from None
 
 
 _REFUSALS: Final = (ConcurrentCopyError, LakeTableError, OptionError)

@@ -29,8 +29,8 @@ from connector.tables.file_reader import open_file
 from connector.tables.file_writer import OWN_NAME
 from connector.tables.letter_changes import LetterChange, LetterTable
 from connector.tables.served_columns import unserved_column
-from connector.tables.table import read_progress
 from connector.tables.table_kinds import open_table
+from connector.tables.table_progress import read_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Copies that are repeated: what is new in each round, by one process, for as long as one likes."""
+"""Repeated copies: each round copies the new messages once, by one process at a time."""
 
 from __future__ import annotations
 
