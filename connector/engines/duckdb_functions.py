@@ -33,8 +33,7 @@ from connector.engines.duckdb_macros import (
     STATISTICS,
     UNTIL,
     WHERE,
-    read_arguments,
-    reads_files,
+    read_call,
 )
 from connector.engines.duckdb_registration import register
 from connector.engines.duckdb_views import Views
@@ -232,8 +231,7 @@ class _Binder:
                 " register_duckdb with this one"
             )
             raise OptionError(message)
-        function, arguments = read_arguments(text)
-        may_read_files = reads_files(text)
+        function, arguments, reads_files = read_call(text)
         # The text may hold secrets, which tracebacks with local variables would show.
         del text
         if UNTIL in arguments and "end" in arguments:
@@ -260,7 +258,7 @@ class _Binder:
                 from connector.engines.duckdb_sources import load_topic_source  # noqa: PLC0415
 
                 dataset = self._topic(topic, arguments)
-                if may_read_files:
+                if reads_files:
                     table = dataset.take_table_sql()
                 source = load_topic_source()(dataset)
         name = f"{subject} ({next(_NUMBERS)})"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import hidden
@@ -107,15 +107,16 @@ def _boolean(parameter: str) -> str:
     return f"CASE WHEN {_is_boolean(parameter)} THEN {pair} END"
 
 
-def reads_files(text: str) -> bool:
-    """Return whether the statement's connection may read files itself (`enable_external_access`).
+class Call(NamedTuple):
+    """What a statement calls: a table function, with its arguments that are not NULL."""
 
-    `text` is as for `read_arguments`.
-    """
-    return bool(json.loads(text)["reads_files"])
+    function: str
+    arguments: dict[str, Any]
+    reads_files: bool
+    """Whether the statement's connection may read files itself (`enable_external_access`)."""
 
 
-def read_arguments(text: str) -> tuple[str, dict[str, Any]]:
+def read_call(text: str) -> Call:
     """Return the table function that a statement calls, and its arguments that are not NULL.
 
     Options that the statement does not set are taken from SQL variables. Possible secrets are
@@ -134,6 +135,7 @@ def read_arguments(text: str) -> tuple[str, dict[str, Any]]:
     arguments = _present(call["arguments"])
     variables = _present(call["variables"])
     booleans, time_zone = hidden(call["booleans"]), call["time_zone"]
+    reads_files = bool(call["reads_files"])
     del call
     for name, value in _booleans(function, booleans, time_zone):
         if name in arguments:
@@ -142,7 +144,8 @@ def read_arguments(text: str) -> tuple[str, dict[str, Any]]:
         arguments[name] = value
     if UNTIL in arguments:
         variables.pop("end", None)
-    return function, variables | {n: each for n, each in arguments.items() if each is not None}
+    own = {n: each for n, each in arguments.items() if each is not None}
+    return Call(function, variables | own, reads_files)
 
 
 def _present(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -238,7 +238,8 @@ class TableRead(TopicRead):
     @property
     def data_bytes(self) -> int:
         """Length of the files in bytes."""
-        return sum(self.files.sizes[each] for each in self.numbers)
+        sizes = self.files.sizes
+        return sum(sizes[each] for each in self.numbers)
 
     @property
     def is_size_known(self) -> bool:
@@ -248,7 +249,8 @@ class TableRead(TopicRead):
     @property
     def rows(self) -> int | None:
         """Number of rows. None if they have to be counted."""
-        counts = [self.files.rows[each] for each in self.numbers]
+        rows = self.files.rows
+        counts = [rows[each] for each in self.numbers]
         if self.options.row_filter is not None or self.condition.columns or None in counts:
             return None
         return sum(filter(None, counts))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.location import Location
 
+_INT96_UNIT: Final = "us"
+"""Unit of timestamps that some writers, such as Spark, store as INT96."""
 _SMALL_BYTES: Final = 4 << 20
 """A file of this length or less is read in one request, even if only some columns are needed."""
 
@@ -52,37 +54,47 @@ class _StoredFile(io.RawIOBase):
         return b"".join(parts)
 
 
-@contextmanager
-def open_file(
-    location: Location, path: str, size_bytes: int, metadata: pq.FileMetaData | None = None
-) -> Iterator[pq.ParquetFile]:
-    """Open a file of which only some columns or row groups are read.
+class StoredParquet:
+    """A Parquet file of which some columns or row groups are read.
+
+    Its footer is read once. So is a short file, whose bytes are kept.
 
     Args:
         location: The table's folder.
         path: The file's path in it.
         size_bytes: Length of the file.
-        metadata: The file's footer, if it was read before.
-
-    Raises:
-        LakeTableError: The file is malformed.
-        PulsarOffloadError: The file cannot be read.
     """
-    try:
-        if size_bytes <= _SMALL_BYTES:
-            data = location.read_object(path, max_bytes=size_bytes).data
-            source: pa.NativeFile = pa.BufferReader(data)
-        else:
-            source = pa.PythonFile(_StoredFile(location, path, size_bytes), mode="r")
-        with pq.ParquetFile(
-            source, metadata=metadata, pre_buffer=True, coerce_int96_timestamp_unit="us"
-        ) as file:
-            yield file
-    except PulsarOffloadError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        message = f"{path} at {location} cannot be read: {error}"
-        raise LakeTableError(message, object_key=path) from error
+
+    def __init__(self, location: Location, path: str, size_bytes: int) -> None:
+        self._location, self._path, self._size_bytes = location, path, size_bytes
+        self._data: bytes | None = None
+        self._metadata: pq.FileMetaData | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[pq.ParquetFile]:
+        """Open the file; several threads may.
+
+        Raises:
+            LakeTableError: The file is malformed.
+            PulsarOffloadError: The file cannot be read.
+        """
+        location, path, size_bytes = self._location, self._path, self._size_bytes
+        if self._data is None and size_bytes <= _SMALL_BYTES:
+            self._data = location.read_object(path, max_bytes=size_bytes).data
+        with _parquet_errors(location, path):
+            source = (
+                pa.PythonFile(_StoredFile(location, path, size_bytes), mode="r")
+                if self._data is None
+                else pa.BufferReader(self._data)
+            )
+            with pq.ParquetFile(
+                source,
+                metadata=self._metadata,
+                pre_buffer=True,
+                coerce_int96_timestamp_unit=_INT96_UNIT,
+            ) as file:
+                self._metadata = file.metadata
+                yield file
 
 
 def read_rows(
@@ -98,11 +110,19 @@ def read_rows(
         PulsarOffloadError: The file cannot be read.
     """
     data = location.read_object(path, max_bytes=size_bytes).data
+    with (
+        _parquet_errors(location, path),
+        pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit=_INT96_UNIT) as file,
+    ):
+        yield from file.iter_batches(columns=None if columns is None else list(columns))
+
+
+@contextmanager
+def _parquet_errors(location: Location, path: str) -> Iterator[None]:
     try:
-        # Some writers, such as Spark, store timestamps as INT96.
-        source = pa.BufferReader(data)
-        with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file:
-            yield from file.iter_batches(columns=None if columns is None else list(columns))
+        yield
+    except PulsarOffloadError:
+        raise
     except (pa.ArrowException, OSError) as error:
         message = f"{path} at {location} cannot be read: {error}"
         raise LakeTableError(message, object_key=path) from error

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import pyarrow as pa
 
+from arrow_io.core.lazy import cached_property
 from arrow_io.errors import LakeTableError
 from connector.inputs.bounds import Bounds
 from connector.scan.table_read import (
@@ -25,7 +26,7 @@ from connector.scan.table_read import (
 from connector.scan.topic_read import EntryRange
 from connector.tables.copied_rows import CopiedRows
 from connector.tables.dead_letters import DEAD_LETTERS, dead_letter_options
-from connector.tables.file_reader import open_file
+from connector.tables.file_reader import StoredParquet
 from connector.tables.file_writer import OWN_NAME
 from connector.tables.letter_changes import LetterChange, LetterTable
 from connector.tables.served_columns import unserved_column
@@ -94,17 +95,17 @@ class StoredFiles:
         """URL of the table's folder, without credentials."""
         return str(self.location)
 
-    @property
+    @cached_property
     def sizes(self) -> Sequence[int]:
         """Length of each file in bytes."""
         return [each.size_bytes for each in self.files]
 
-    @property
+    @cached_property
     def rows(self) -> Sequence[int | None]:
         """Number of rows of each file. None if it is not recorded."""
         return [each.rows for each in self.files]
 
-    @property
+    @cached_property
     def bounds(self) -> Sequence[Mapping[str, ColumnBounds]]:
         """Recorded bounds of some columns of each file."""
         return [each.bounds for each in self.files]
@@ -121,7 +122,7 @@ class StoredFiles:
             if file.constants or not OWN_NAME.fullmatch(file.path):
                 return None
             if missing:
-                with open_file(self.location, file.path, file.size_bytes) as parquet:
+                with self._parquet(file).open() as parquet:
                     missing -= {*parquet.schema_arrow.names}
         return None if missing else [f"{folder}/{each.path}" for each in self.files]
 
@@ -130,7 +131,8 @@ class StoredFiles:
     ) -> Iterator[RowGroup]:
         """Open a file and yield its row groups that can match; see `TableFiles`."""
         file = self.files[number]
-        with open_file(self.location, file.path, file.size_bytes) as parquet:
+        stored = self._parquet(file)
+        with stored.open() as parquet:
             metadata, names = parquet.metadata, frozenset(parquet.schema_arrow.names)
         groups = [
             _row_group_bounds(metadata.row_group(index), columns)
@@ -138,19 +140,22 @@ class StoredFiles:
         ]
         for index, is_needed in enumerate(can_match(groups)):
             if is_needed:
-                yield partial(self._read_row_group, file, metadata, names, index)
+                yield partial(self._read_row_group, file, stored, names, index)
+
+    def _parquet(self, file: StoredFile) -> StoredParquet:
+        return StoredParquet(self.location, file.path, file.size_bytes)
 
     def _read_row_group(
         self,
         file: StoredFile,
-        metadata: pq.FileMetaData,
+        stored: StoredParquet,
         names: frozenset[str],
         index: int,
         columns: Sequence[str],
     ) -> pa.Table:
-        stored = [each for each in columns if each in names and each not in file.constants]
-        with open_file(self.location, file.path, file.size_bytes, metadata) as parquet:
-            rows = parquet.read_row_group(index, columns=stored, use_threads=False)
+        own = [each for each in columns if each in names and each not in file.constants]
+        with stored.open() as parquet:
+            rows = parquet.read_row_group(index, columns=own, use_threads=False)
             # A malformed file may have other types.
             arrays = [self._array(rows, file, name) for name in columns]
         if not arrays:

@@ -40,13 +40,12 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The arguments of each call, which ends after they are read."""
     calls: list[dict[str, Any]] = []
 
-    def spy(text: str) -> tuple[str, dict[str, Any]]:
-        _, arguments = duckdb_macros.read_arguments(text)
-        calls.append(arguments)
+    def spy(text: str) -> duckdb_macros.Call:
+        calls.append(duckdb_macros.read_call(text).arguments)
         message = "that is all"
         raise OptionError(message)
 
-    monkeypatch.setattr("connector.engines.duckdb_functions.read_arguments", spy)
+    monkeypatch.setattr("connector.engines.duckdb_functions.read_call", spy)
     return calls
 
 

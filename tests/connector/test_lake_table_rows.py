@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from arrow_io.ledgers.ledger import Ledger
+    from arrow_io.storage.object_store import ObjectContent
     from connector import TopicDataset
     from connector.scan.topic_read import TopicRead
     from connector.tables.evolution import TableKind
@@ -725,3 +726,19 @@ def test_a_run_that_was_stopped_before_its_letters(
     lake.copy(dead_letters=True)
     with _without_warnings():
         assert _rows(lake.open().to_table(columns)) == _rows(found)
+
+
+def test_a_small_file_is_read_once(lake: _Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its footer and its rows come from the same request."""
+    names: list[str] = []
+    read_object = Location.read_object
+
+    def count(location: Location, name: str, **options: Any) -> ObjectContent:  # noqa: ANN401
+        if name.endswith(".parquet"):
+            names.append(name)
+        return read_object(location, name, **options)
+
+    joined = lake.open()
+    monkeypatch.setattr(Location, "read_object", count)
+    assert _table_rows(joined) == 12
+    assert len(names) == len(joined.scan.table_read.files.sizes) == 1  # type: ignore[union-attr]
