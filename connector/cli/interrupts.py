@@ -3,6 +3,10 @@
 Python's own handler runs in the main thread, after the current call returns. But DuckDB waits for
 its threads, and Python waits for running requests before it exits. Only the file descriptor passed
 to `set_wakeup_fd` receives a signal at once, so a thread reads it.
+
+A signal that arrives just before the main thread begins to wait, or in another thread, does not end
+that wait. So if the process first cleans up, the thread wakes the main thread until its handler has
+run.
 """
 
 from __future__ import annotations
@@ -31,7 +35,12 @@ _STOPPING: Final = (
     " once and leaves them\n"
 )
 
+_WAKE_S: Final = 0.05
+"""Seconds after which the main thread is woken again."""
+
 _writing = threading.Event()
+_handled = threading.Event()
+"""Set once the handler has run in the main thread."""
 
 
 class _Received:
@@ -65,6 +74,9 @@ def end_at_interrupts() -> None:
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     for each in _SIGNALS:
         signal.signal(each, _interrupt)
+    if sys.platform != "win32":
+        # No one else sends it by default, and without a handler it is ignored.
+        signal.signal(signal.SIGURG, lambda *_: None)
     threading.Thread(target=_end_at_signal, args=(reading,), daemon=True).start()
 
 
@@ -94,6 +106,7 @@ def exit_at_once() -> None:
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> None:
+    _handled.set()
     _received.take(number)
     if _writing.is_set():
         raise KeyboardInterrupt
@@ -123,6 +136,18 @@ def _end_at_signal(reading: int) -> None:
         _received.take(number)
         if signals > _writing.is_set():
             _exit()
+        threading.Thread(target=_wake_main_thread, daemon=True).start()
+
+
+def _wake_main_thread() -> None:
+    """End whatever the main thread waits for, so that the handler runs."""
+    # On Windows Ctrl-C ends the waits of the main thread, and SIGTERM is never received.
+    if sys.platform != "win32":
+        main = threading.main_thread().ident
+        assert main is not None  # noqa: S101 - it has started
+        # It may begin to wait right after it is woken.
+        while not _handled.wait(_WAKE_S):
+            signal.pthread_kill(main, signal.SIGURG)
 
 
 def _exit() -> NoReturn:

@@ -169,6 +169,30 @@ def test_no_interrupt_is_lost(code: str) -> None:
     assert "lost" not in ended.stdout
 
 
+_ELSEWHERE = """
+import threading, time
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+with interrupts.cleaned_up():
+    try:
+        threading.Timer(0, os.kill, [os.getpid(), signal.SIGTERM]).start()
+        {wait}
+    finally: print("cleaned up")
+"""
+
+
+@pytest.mark.parametrize(
+    "wait",
+    ["time.sleep(9999)", "threading.Event().wait()", "threading.Lock().acquire(timeout=9999)"],
+)
+def test_signal_that_does_not_end_a_wait_by_itself(wait: str) -> None:
+    """It reaches another thread, as one that comes just before the wait reaches nobody."""
+    ended = _run(f"import os\n{_START}\n{_ELSEWHERE.format(wait=wait)}")
+
+    assert (ended.returncode, ended.stdout) == (_TERMINATED, "cleaned up\n")
+    assert ended.stderr == _NOTE
+
+
 _WRITING = """
 import signal, sys
 from pathlib import Path
