@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, cast
 
 from arrow_io.core.option_values import check_whole_number
-from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
+from arrow_io.errors import ConcurrentCopyError, OptionError
 from arrow_io.storage.hidden import hidden
 from connector.lake.copy_plan import DEFAULT_SIZES
 from connector.tables.executors import run_in_threads
@@ -27,6 +27,7 @@ from connector.tables.rewriting import (
     split_bins,
 )
 from connector.tables.table_kinds import open_table
+from connector.tables.table_progress import check_copied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -134,7 +135,8 @@ def maintain_table(
         executor: Runs the tasks that rewrite files.
 
     Raises:
-        OptionError: An option is not allowed, or a library is not installed.
+        OptionError: An option is not allowed, a library is not installed, or there is no such
+            branch.
         LakeTableError: There is no table that a copy writes, or its files cannot be rewritten.
         ConcurrentCopyError: Another writer changed the table at the same time. Earlier steps
             remain.
@@ -172,16 +174,14 @@ def maintain(
         dry_run: Whether to report only.
         executor: Runs the tasks.
         if_needed: Whether to expire versions and delete files only if rows were deleted or files
-            merged. A table that does not exist needs nothing.
+            merged. A table or branch that does not exist needs nothing.
     """
     upkeep = _Upkeep(table, kind, settings, executor, dry_run)
     summary = MaintenanceSummary(str(table.location))
     state = table.read_state()
-    if state is None or state.progress is None:
-        if if_needed:
-            return summary
-        message = f"{table.location} is not a table that a copy writes: nothing to maintain"
-        raise LakeTableError(message)
+    if if_needed and (state is None or state.progress is None or state.new_branch):
+        return summary
+    state = check_copied(table, state)
     if settings.keep is not None:
         deleted = upkeep.delete_rows(state, now - settings.keep)
         summary.deleted_rows = deleted.rows

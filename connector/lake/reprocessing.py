@@ -28,7 +28,7 @@ from connector.options.topic_request import (
     TopicRequest,
     check_options,
 )
-from connector.tables.copied_rows import CopiedRows, lacks, note_null_columns
+from connector.tables.copied_rows import CopiedRows, lacks, note_decoded_letters
 from connector.tables.dead_letters import (
     DEAD_LETTERS,
     DEAD_LETTERS_SCHEMA,
@@ -44,7 +44,7 @@ from connector.tables.file_writer import FileSettings, FileWriter
 from connector.tables.letter_changes import POSITIONS, LetterChange, LetterTable
 from connector.tables.table import Commit, commit_files
 from connector.tables.table_kinds import open_table
-from connector.tables.table_progress import read_progress
+from connector.tables.table_progress import check_copied, read_progress
 from connector.topic import read_options
 
 if TYPE_CHECKING:
@@ -214,12 +214,7 @@ class _Reprocessing:
 
     def _check(self, state: TableState | None) -> TableState:
         """Return a state of the table. Raises an error if no letters can become its rows."""
-        if state is None or state.progress is None:
-            message = (
-                f"{self.table.location} is not a table that a copy writes: no dead letters belong"
-                " to it"
-            )
-            raise LakeTableError(message)
+        state = check_copied(self.table, state)
         rows = CopiedRows.from_state(self.table, state)
         if rows is not None and rows.has_changes:
             message = (
@@ -310,12 +305,15 @@ class _Reprocessing:
         null_columns: Iterable[str] = (),
     ) -> None:
         assert state.progress is not None  # noqa: S101 - checked by `_state`
+        after = change.add_to(state.progress)
+        if files:
+            after = note_decoded_letters(after, self.options.filterable, null_columns)
         commit = Commit(
             tuple(files),
             settings.schema,
             settings.partitioning,
             state.progress,
-            note_null_columns(change.add_to(state.progress), null_columns),
+            after,
             {"pulsar-offload.reprocessed": str(len(change.moved))},
             tuple(removed),
             latest_per_key=state.latest_per_key,

@@ -34,8 +34,9 @@ class ColumnForm(NamedTuple):
 
     Attributes:
         naming: As the option `naming`.
-        values: As the option `value`; or the option `unwrap`, unless it is `none`. Values without a
-            schema are `raw`.
+        values: `raw` if values have no schema; the option `unwrap`, unless it is `none`; otherwise
+            the parts of messages whose fields are columns of their own: `value`, `key,value`, `key`
+            or nothing.
     """
 
     naming: str
@@ -48,8 +49,12 @@ class ColumnForm(NamedTuple):
         values = columns.values
         if values is None:
             return cls(naming, "raw")
-        shape = "flat" if values.is_flat else "struct"
-        return cls(naming, "debezium" if values.is_unwrapped else shape)
+        if values.is_unwrapped:
+            return cls(naming, "debezium")
+        parts = {
+            "key" if each.is_key else "value" for each in values.fields if each.field is not None
+        }
+        return cls(naming, ",".join(sorted(parts)))
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,8 @@ class CopiedRows:
         has_uncommitted: Whether rows of aborted or open transactions were copied.
         has_losses: Whether a copy left out damaged data.
         has_changes: Whether rows are change events, and messages that change no row were left out.
-        forms: The form of the columns of each copy (`ColumnForm`).
+        forms: The form of the columns of each copy, and of rows that were dead letters
+            (`ColumnForm`).
         late_columns: Columns that were added, or got more fields, after the first commit. Earlier
             rows have null there.
         null_columns: Columns that are null, or have null fields, in some rows although the messages
@@ -211,10 +217,15 @@ def note_deletion(progress: str, before_ms: int) -> str:
     return progress if rows is None else rows.add_deletion(before_ms).add_to(progress)
 
 
-def note_null_columns(progress: str, names: Iterable[str]) -> str:
-    """Return a table's progress after rows were added with null in place of some values.
+def note_decoded_letters(progress: str, columns: Projection, null_columns: Iterable[str]) -> str:
+    """Return a table's progress after dead letters became rows.
 
     A text that cannot be read stays unchanged, as in `note_deletion`.
+
+    Args:
+        progress: The progress.
+        columns: All columns of the topic, as the letters were decoded.
+        null_columns: Columns that are null, or have null fields, in place of some of their values.
     """
     try:
         rows = CopiedRows.from_progress(progress)
@@ -222,7 +233,9 @@ def note_null_columns(progress: str, names: Iterable[str]) -> str:
         return progress
     if rows is None:
         return progress
-    return replace(rows, null_columns=rows.null_columns | {*names}).add_to(progress)
+    null_columns = rows.null_columns | {*null_columns}
+    forms = rows.forms | {ColumnForm.from_columns(columns)}
+    return replace(rows, null_columns=null_columns, forms=forms).add_to(progress)
 
 
 def _start(value: object) -> Bounds:

@@ -60,6 +60,7 @@ from connector.tables.iceberg_progress import (
     branch_snapshot,
     has_latest_rows,
     key_properties,
+    new_branch,
     progress_properties,
     read_key_columns,
     read_progress,
@@ -217,6 +218,7 @@ class IcebergTable:
             latest_per_key=has_latest_rows(table),
             key_columns=read_key_columns(table),
             sort_by=sort_columns(table),
+            new_branch=new_branch(table, self.options.branch),
         )
 
     def data_files(self, state: TableState, columns: Sequence[str]) -> Iterator[TableFile]:

@@ -62,6 +62,11 @@ def branch_snapshot(table: Table, branch: str) -> Snapshot | None:
     return table.metadata.snapshot_by_name(MAIN_BRANCH if ref is None else branch)
 
 
+def new_branch(table: Table, branch: str) -> str:
+    """Return the branch if a commit to it creates it; otherwise an empty text."""
+    return "" if branch == MAIN_BRANCH or branch in table.metadata.refs else branch
+
+
 def read_progress(table: Table, branch: str) -> str | None:
     """Return how far topics were copied to a branch, or None if nothing was copied.
 

@@ -39,6 +39,7 @@ class TableState:
         latest_per_key: Whether the table keeps only the latest row of each key.
         key_columns: The columns with this key. Empty if it is the key of the messages.
         sort_by: Columns of the table's own sort order, if it has one.
+        new_branch: The branch that the next commit creates from the main branch. Empty: none.
     """
 
     schema: pa.Schema
@@ -48,6 +49,7 @@ class TableState:
     latest_per_key: bool = False
     key_columns: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
+    new_branch: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from arrow_io.core.json_checksum import json_crc32
-from arrow_io.errors import CorruptProgressError
+from arrow_io.errors import CorruptProgressError, LakeTableError, OptionError
 from connector.increments.progress import Progress
 
 if TYPE_CHECKING:
@@ -53,6 +53,22 @@ def parse_progress(
     except CorruptProgressError as error:
         message = f"cannot read the progress stored in {table.location}: {error.message}"
         raise CorruptProgressError(message) from None
+
+
+def check_copied(table: LakeTable, state: TableState | None) -> TableState:
+    """Return the state of a table that topics were copied to.
+
+    Raises:
+        OptionError: The table has no such branch.
+        LakeTableError: There is no table, or nothing was copied to it.
+    """
+    if state is None or state.progress is None:
+        message = f"{table.location} is not a table that topics are copied to"
+        raise LakeTableError(message)
+    if state.new_branch:
+        message = f"{table.location} has no branch {state.new_branch}: only copies create branches"
+        raise OptionError(message)
+    return state
 
 
 def read_member(progress: str, name: str) -> Any:  # noqa: ANN401 - any JSON value

@@ -31,7 +31,7 @@ from connector.tables.file_writer import OWN_NAME
 from connector.tables.letter_changes import LetterChange, LetterTable
 from connector.tables.served_columns import unserved_column
 from connector.tables.table_kinds import open_table
-from connector.tables.table_progress import read_progress
+from connector.tables.table_progress import check_copied, read_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -311,7 +311,8 @@ def open_table_version(
     """Open the current version of a table that topics are copied to; see `open_table`.
 
     Raises:
-        OptionError: An option is not allowed, or a library is not installed.
+        OptionError: An option is not allowed, a library is not installed, or there is no such
+            branch.
         LakeTableError: There is no table that a copy writes, or it cannot be read.
         StorageError: The store or the catalog failed.
     """
@@ -324,9 +325,7 @@ def open_table_version(
         letters = LetterTable(own, kind, file_bytes=1)  # It writes no file here.
         version = letters.read_versions(table)
         state = version.state
-    if state is None or state.progress is None:
-        message = f"{table.location} is not a table that topics are copied to"
-        raise LakeTableError(message)
+    state = check_copied(table, state)
     entries: Mapping[str, Mapping[int, tuple[int, ...]]] | None = {}
     problem = "it has only the latest row of each key" if state.latest_per_key else None
     if letters is not None:

@@ -62,7 +62,7 @@ def test_refusals(target: str, tmp_path: Path) -> None:
     """A malformed time, and a folder without a table."""
     run("lake", "maintain", target, "--keep", "long", ends=USAGE)
     result = run("lake", "maintain", str(tmp_path / "nothing"), ends=USAGE)
-    assert "not a table that a copy writes" in result.output
+    assert "not a table that topics are copied to" in result.output
 
 
 def test_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:

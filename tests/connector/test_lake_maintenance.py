@@ -349,7 +349,7 @@ def test_what_cannot_be_maintained(
 ) -> None:
     """A table that does not exist, a column that it lacks, or the latest row of each key."""
     table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
-    with pytest.raises(LakeTableError, match="not a table that a copy writes"):
+    with pytest.raises(LakeTableError, match="not a table that topics are copied to"):
         _maintain(table, kind, _EVERYTHING)
     _filled(table)
     with pytest.raises(OptionError, match="no column nothing to sort by"):

@@ -533,7 +533,7 @@ def test_values_may_stay_bytes(tmp_path: Path, source: MemoryBucket) -> None:
 def test_refusals(tmp_path: Path, source: MemoryBucket) -> None:
     """Options of other purposes, no schema, no table, and types that the table cannot have."""
     lake = Lake(tmp_path, "delta")
-    with pytest.raises(LakeTableError, match="not a table that a copy writes"):
+    with pytest.raises(LakeTableError, match="not a table that topics are copied to"):
         lake.reprocess()
     write_keyed(source.url, [("k", b'{"number": "text"}')], append=True)
     lake.copy(source, schema=SCHEMA)

@@ -13,13 +13,21 @@ import pytest
 from pyiceberg.table.refs import SnapshotRefType
 
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
-from connector import CopySizes, MaintenanceSettings, copy_topics, maintain_table, write_messages
+from connector import (
+    CopySizes,
+    MaintenanceSettings,
+    copy_topics,
+    maintain_table,
+    open_topic,
+    write_messages,
+)
 from connector.tables import iceberg
 from connector.tables.iceberg import IcebergTable
 from connector.tables.iceberg_options import IcebergOptions
 from connector.tables.iceberg_schema import new_schema
 from connector.tables.table_kinds import open_table
 from tests.connector.test_lake_iceberg import copy, numbers, numbers_in, sql_catalog
+from tests.support.buckets import TOPIC
 from tests.support.lake_copies import SCHEMA, write_topic
 from tests.support.lake_tables import staged
 from tests.support.stopped_iceberg import Killed, WatchedCatalog, watched
@@ -197,6 +205,27 @@ def test_a_branch_is_maintained(bucket: MemoryBucket, catalog: SqlCatalog, tmp_p
     assert len(list(table.scan(snapshot_id=audit.snapshot_id).plan_files())) == 1
     assert (table.scan(snapshot_id=audit.snapshot_id).count(), table.scan().count()) == (9, 3)
     assert _copy(bucket, options) == 0
+
+
+def test_a_branch_that_does_not_exist(
+    bucket: MemoryBucket, catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    """Only a copy creates a branch. A mistyped name is an error, not the main branch."""
+    write_topic(bucket.url, range(3))
+    _copy(bucket, _options(tmp_path))
+    options: dict[str, Any] = {
+        "format": "iceberg",
+        "table_options": _options(tmp_path, branch="adit"),
+    }
+    lake = {"format": "iceberg", **options["table_options"]}
+    for refused in (
+        lambda: maintain_table(_NAME, **options),
+        lambda: maintain_table(_NAME, dry_run=True, **options),
+        lambda: open_topic(bucket.url, TOPIC, schema=SCHEMA, lake=_NAME, lake_options=lake),
+    ):
+        with pytest.raises(OptionError, match="no branch adit: only copies create branches"):
+            refused()
+    assert {*catalog.load_table(_NAME).metadata.refs} == {"main"}
 
 
 def test_killed_at_each_request(bucket: MemoryBucket, grid: Grid, tmp_path: Path) -> None:
