@@ -71,11 +71,18 @@ def _duckdb_types(schema: pa.Schema) -> tuple[str, ...]:
 def _value(stored: pa.Field, wanted: pa.Field) -> str:
     """Return the SQL of a column's value; Delta stores times of day as µs since midnight."""
     name = _quoted(stored.name)
+    # DuckDB infers from the bounds of a column, which leave out NaN, but not from these.
     if pa.types.is_floating(stored.type):
-        # DuckDB infers from the bounds of the column, which leave out NaN, but not from this.
         return f"(CASE WHEN isnan({name}) THEN 'nan' ELSE {name} END)"
+    if _has_floating(stored.type):
+        return f"least({name})"
     is_number_of_time = pa.types.is_int64(stored.type) and pa.types.is_time(wanted.type)
     return f"(TIME '00:00' + to_microseconds({name}))" if is_number_of_time else name
+
+
+def _has_floating(type_: pa.DataType) -> bool:
+    children = range(type_.num_fields)
+    return pa.types.is_floating(type_) or any(_has_floating(type_.field(n).type) for n in children)
 
 
 def _terms(condition: RowCondition, names: Mapping[str, str]) -> Iterator[str]:

@@ -477,23 +477,40 @@ def test_bounds_of_rare_characters(is_escaped: bool, tmp_path: Path) -> None:
         assert lake.open().count_rows(condition) == 1
 
 
+_RECORD: Final = {"type": "record", "name": "Item", "fields": [{"name": "x", "type": "double"}]}
+_PRICES: Final[list[tuple[str, object, bytes, bytes]]] = [
+    ("price", "double", b"", b""),
+    ("price.x", _RECORD, b"", b""),
+    ("price[1]", {"type": "array", "items": "double"}, b"\2", b"\0"),
+    ("price[1].x", {"type": "array", "items": _RECORD}, b"\2", b"\0"),
+    ("price['k']", {"type": "map", "values": "double"}, b"\2\2k", b"\0"),
+]
+"""A number in SQL, its Avro type, and what is before and after its bytes."""
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_not_a_number_in_sql(kind: TableKind, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("price", "type_", "before", "after"), _PRICES)
+def test_not_a_number_in_sql(
+    price: str, type_: object, before: bytes, after: bytes, *, kind: TableKind, tmp_path: Path
+) -> None:
     """It is greater than any number for DuckDB, but in no bound that Parquet records."""
-    field = {"name": "price", "type": "double"}
+    field = {"name": "price", "type": type_}
     text = json.dumps({"type": "record", "name": "Order", "fields": [field]})
     options: dict[str, Any] = {"schema": {"type": "AVRO", "schema": text}, "columns": ["price"]}
-    prices = [float("nan"), 0.5, -0.0, -float("inf")]
-    messages = [Message(payload=struct.pack("<d", each), publish_time_ms=1) for each in prices]
+    # DuckDB ignores bounds that are infinite.
+    prices = [float("nan"), 0.5, -0.0, -1.5]
+    payloads = [before + struct.pack("<d", each) + after for each in prices]
+    messages = [Message(payload=each, publish_time_ms=1) for each in payloads]
     with memory_bucket({}) as bucket, table_in(tmp_path, kind), duckdb.connect() as con:
         write_messages(bucket.url, TOPIC, messages)
         _copy(bucket.url, tmp_path, kind, schema=options["schema"])
         register_duckdb(con, bucket.url, **options, **_options(tmp_path, kind))
-        rows = f"FROM read_pulsar('{TOPIC}')"
-        assert str(con.sql(rows).fetchall()) == "[(nan,), (0.5,), (-0.0,), (-inf,)]"
-        for condition in ("price > 1", "isnan(price)", "price = 'nan'"):
+        source = f"FROM read_pulsar('{TOPIC}')"
+        rows = f"SELECT {price} {source}"
+        assert str(con.sql(rows).fetchall()) == "[(nan,), (0.5,), (-0.0,), (-1.5,)]"
+        for condition in (f"{price} > 1", f"isnan({price})", f"{price} = 'nan'"):
             assert str(con.sql(f"{rows} WHERE {condition}").fetchall()) == "[(nan,)]"
-        assert str(con.sql(f"SELECT max(price) {rows}").fetchall()) == "[(nan,)]"
+        assert str(con.sql(f"SELECT max({price}) {source}").fetchall()) == "[(nan,)]"
 
 
 def test_a_plan_names_the_table(lake: _Lake) -> None:
