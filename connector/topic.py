@@ -80,6 +80,7 @@ def open_topic(  # noqa: D417 - the decorator describes the options
     on_corruption: Literal["raise", "salvage"] = "raise",
     verify_checksums: bool = True,
     range_bytes: int | None = None,
+    index_cache: bool = True,
     batch_rows: int = BatchLimits().max_rows,
     batch_bytes: int = BatchLimits().max_bytes,
     decryption_keys: KeySource | None = None,

@@ -63,6 +63,9 @@ if "TMPDIR" not in os.environ and _can_hold_tests(_MEMORY):
 # Tests that look for threads that were left behind wait for those that only may be used again.
 threads._MAX_IDLE_S = 0.1
 
+# Tests of the index cache name a folder for it; the user's own is nobody's business.
+os.environ["PULSAR_OFFLOAD_INDEX_CACHE"] = "0"
+
 # Spark would take the first `python3` on the PATH, which knows nothing of this project.
 os.environ["PYSPARK_PYTHON"] = sys.executable
 

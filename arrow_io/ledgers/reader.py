@@ -18,12 +18,12 @@ from arrow_io.errors import (
 )
 from arrow_io.format.index_block import (
     MANAGED_LEDGER_NAME_KEY,
-    MAX_INDEX_OBJECT_BYTES,
     IndexBlock,
     check_format_version,
     read_index_block,
 )
 from arrow_io.ledgers.data import LedgerData
+from arrow_io.ledgers.index_objects import read_index_object
 from arrow_io.ledgers.open_ledger import OpenLedger
 from arrow_io.storage.object_version import agree
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from arrow_io.format.ledger_metadata import LedgerMetadata
     from arrow_io.format.object_names import LedgerObjectName
     from arrow_io.storage.location import Location
+    from arrow_io.storage.object_store import ObjectContent, ObjectInfo
     from arrow_io.storage.object_version import ObjectVersion
 
 
@@ -82,8 +83,9 @@ class OffloadedLedger(OpenLedger):
         *,
         data_size_bytes: int | None = None,
         versions: ObjectVersions = UNKNOWN_VERSIONS,
+        listed: ObjectInfo | None = None,
     ) -> Self:
-        """Read the index object, with one request.
+        """Read the index object, with one request unless the index cache has it.
 
         Args:
             location: Location of the objects.
@@ -91,6 +93,7 @@ class OffloadedLedger(OpenLedger):
             data_size_bytes: Real length of the data object if it is available, for example from a
                 listing.
             versions: Available versions of the objects.
+            listed: The index object as listed. None: the index cache is not used.
 
         Raises:
             MissingObjectError: The index object is missing.
@@ -102,16 +105,19 @@ class OffloadedLedger(OpenLedger):
             StorageError: The store denied access, or requests failed until the deadline.
         """
         key = name.index_name
-        warnings = []
-        try:
-            content = location.read_object(
-                key, max_bytes=MAX_INDEX_OBJECT_BYTES, version=versions.index
-            )
+
+        def parse(content: ObjectContent) -> tuple[IndexBlock, str | None]:
+            unversioned = None
             if content.user_metadata is not None:
                 unversioned = check_format_version(content.user_metadata, object_key=key)
-                warnings.extend([unversioned] if unversioned else [])
             index = read_index_block(content.data, object_key=key)
             _check_owner(index, content.user_metadata or {}, object_key=key)
+            return index, unversioned
+
+        try:
+            content, (index, unversioned) = read_index_object(
+                location, key, parse, version=versions.index, listed=listed
+            )
         except PulsarOffloadError as error:
             error.located(ledger_id=name.ledger_id)
             raise
@@ -119,7 +125,7 @@ class OffloadedLedger(OpenLedger):
             location,
             name,
             index,
-            (*warnings, *index.warnings),
+            (*([unversioned] if unversioned else []), *index.warnings),
             user_metadata=content.user_metadata,
             versions=replace(versions, index=versions.index or content.version),
         )

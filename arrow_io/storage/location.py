@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from arrow_io.core.option_values import check_whole_number, path_or_url, type_name
 from arrow_io.errors import FormatError, MissingObjectError, ObjectChangedError, OptionError
 from arrow_io.storage.attempts import RetryPolicy
+from arrow_io.storage.index_cache import IndexCache, open_index_cache
 from arrow_io.storage.object_store import (
     ObjectContent,
     ObjectHead,
@@ -30,7 +31,7 @@ from arrow_io.storage.object_store import (
 from arrow_io.storage.object_version import agree
 from arrow_io.storage.obstore_options import check_obstore_writes
 from arrow_io.storage.option_aliases import resolve_aliases
-from arrow_io.storage.own_options import max_connections, uses_obstore
+from arrow_io.storage.own_options import DEFAULT_MAX_INDEX_READS, max_connections, uses_obstore
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.storage.request import DEFAULT_CONTENT_TYPE, ObjectAttributes, Operation, Request
 from arrow_io.storage.request_errors import OtherObjectError, changed_error
@@ -94,8 +95,13 @@ class Location:
     read, because each request has a fixed cost in time."""
     trace: RequestTrace = field(default_factory=RequestTrace, compare=False, repr=False)
     """Counts the requests; several locations may share one."""
+    caches_indexes: bool = field(default=False, compare=False, repr=False)
+    """Whether index objects may come from the index cache; not in another process."""
     max_connections: int = field(init=False, compare=False, repr=False)
-    """Maximum number of concurrent requests, which bounds the prefetch and S3's connection pool."""
+    """Maximum number of concurrent requests for ranges, which bounds the prefetch."""
+    max_index_reads: int = field(init=False, compare=False, repr=False)
+    """Maximum number of concurrent requests for small objects, and size of S3's connection pool."""
+    index_cache: IndexCache | None = field(init=False, compare=False, repr=False)
     _sender: RequestSender = field(init=False, compare=False)
     _versions: ServedVersions = field(default_factory=ServedVersions, init=False, compare=False)
 
@@ -116,6 +122,8 @@ class Location:
         object.__setattr__(self, "storage_options", options)
         object.__setattr__(self, "retry", self.retry.with_options(options))
         object.__setattr__(self, "max_connections", max_connections(options))
+        index_reads = max_connections(options, DEFAULT_MAX_INDEX_READS)
+        object.__setattr__(self, "max_index_reads", index_reads)
         uses_obstore(options)
         if "://" not in self.url and "::" not in self.url:
             object.__setattr__(self, "url", Path(self.url).expanduser().absolute().as_posix())
@@ -125,10 +133,12 @@ class Location:
             str(self),
             options,
             self.retry,
-            max_connections=self.max_connections,
+            max_connections=self.max_index_reads,
             trace=self.trace,
         )
         object.__setattr__(self, "_sender", sender)
+        cache = open_index_cache(self.url, options) if self.caches_indexes else None
+        object.__setattr__(self, "index_cache", cache)
 
     def __str__(self) -> str:
         """Return the URL without credentials."""

@@ -17,6 +17,8 @@ CONNECTIONS_OPTION: Final = "max_connections"
 CLIENT_OPTION: Final = "client"
 OBSTORE: Final = "obstore"
 DEFAULT_MAX_CONNECTIONS: Final = 32
+DEFAULT_MAX_INDEX_READS: Final = 64
+"""More than for ranges, because an index object is small: only the wait for the answer counts."""
 _MAX_ATTEMPTS: Final = 1000
 _MAX_DEADLINE_S: Final = 86_400
 _MAX_CONNECTIONS: Final = 1024
@@ -37,14 +39,16 @@ def retry_options(storage_options: Mapping[str, object]) -> dict[str, Any]:
     return fields
 
 
-def max_connections(storage_options: Mapping[str, object]) -> int:
+def max_connections(
+    storage_options: Mapping[str, object], default: int = DEFAULT_MAX_CONNECTIONS
+) -> int:
     """Return the maximum number of concurrent requests that options set, perhaps as text.
 
     Raises:
         OptionError: The option is not a whole number, or out of bounds.
     """
     if CONNECTIONS_OPTION not in storage_options:
-        return DEFAULT_MAX_CONNECTIONS
+        return default
     return _whole_number(storage_options, CONNECTIONS_OPTION, _MAX_CONNECTIONS)
 
 

@@ -332,7 +332,7 @@ class Bucket:
                 checksums=listing.checksums_of(name),
             )
 
-        with ContextThreadPool(min(len(names), listing.location.max_connections)) as executor:
+        with ContextThreadPool(min(len(names), listing.location.max_index_reads)) as executor:
             return list(executor.map(read, names))
 
     def _recheck_incomplete(self, incomplete: Collection[PairName]) -> set[PairName]:

@@ -200,7 +200,7 @@ def find_objects(location: Location, names: Collection[PairName]) -> BucketListi
 
     found: dict[PairName, _FoundPair] = {}
     if names:
-        with ContextThreadPool(min(len(names), location.max_connections)) as executor:
+        with ContextThreadPool(min(len(names), location.max_index_reads)) as executor:
             found = dict(zip(names, executor.map(find, names), strict=True))
     return BucketListing(
         location,

@@ -32,6 +32,7 @@ def open_catalog(  # noqa: D417 - the decorator describes the options
     metadata_options: Mapping[str, object] | None = None,
     buckets: Mapping[str, str] | None = None,
     range_bytes: int | None = None,
+    index_cache: bool = True,
     trace: RequestTrace | None = None,
 ) -> Catalog:
     """Find the topics of a bucket: one listing, and without metadata each index object.
@@ -57,7 +58,11 @@ def open_catalog(  # noqa: D417 - the decorator describes the options
     TopicRequest(**selected_options(OPTIONS, locals()))
     options = CatalogOptions(
         location=Location(
-            url, storage_options, range_bytes=range_bytes, trace=trace or RequestTrace()
+            url,
+            storage_options,
+            range_bytes=range_bytes,
+            trace=trace or RequestTrace(),
+            caches_indexes=index_cache,
         ),
         metadata=metadata,
         metadata_options=metadata_options,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Annotated, Final
 
 import pyarrow as pa
@@ -51,7 +52,7 @@ def attach(
         )
         raise OptionError(message)
     cluster = AdminApi.from_options(path_or_url("to", to), key_values("--to-option", to_option))
-    catalog = catalog_at(url, place)
+    catalog = catalog_at(url, replace(place, index_cache=False))
     attachment = check_attachment(catalog, topic, cluster, now_ms=time.time_ns() // 1_000_000)
     checks = [
         {"what": each.subject, "verdict": each.verdict.value, "text": each.text}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -225,7 +226,10 @@ def _audit(
     Also returns the URL of statistics, if the metadata is a catalog snapshot that records it.
     """
     trace = RequestTrace()
-    catalog, metadata = catalog_at(url, place, trace=trace), place.metadata
+    catalog, metadata = (
+        catalog_at(url, replace(place, index_cache=False), trace=trace),
+        place.metadata,
+    )
     statistics = catalog.statistics
     if metadata is not None and is_snapshot(metadata):
         with progress(trace):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import pyarrow as pa
@@ -67,7 +68,7 @@ def repair_(
     Exits with 5 if a data object is damaged too, or lacks entries.
     """
     check_no_snapshot(place.metadata)
-    catalog = catalog_at(url, place)
+    catalog = catalog_at(url, replace(place, index_cache=False))
     with progress(catalog.location.trace):
         plan = plan_repair(catalog, ledger or (), verify=verify)
         repairs = list(_write_repairs(catalog.location, plan) if yes else plan)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from connector.options.topic_request import TopicRequest
 
 _MAX_SQL_BYTES = 1 << 20
-_SHARED_OPTIONS = ("storage_options", "range_bytes", "trace")
+_SHARED_OPTIONS = ("storage_options", "range_bytes", "index_cache", "trace")
 """Options of a catalog that also apply to other locations in a statement."""
 _ERROR_NAME = re.compile(r"\b(\w+Error): (.+)")
 _UNQUOTED = re.compile(r"[\w./-]+")

@@ -210,6 +210,16 @@ class TopicRequest:
             scope="catalog",
         ),
     )
+    index_cache: bool = field(
+        default=True,
+        metadata=option_metadata(
+            kinds.FLAG,
+            "Whether index objects of S3, GCS, Azure and OSS, which never change, are kept in files"
+            " of this computer and not read again. The environment variable"
+            " PULSAR_OFFLOAD_INDEX_CACHE=0 turns this off everywhere.",
+            scope="catalog",
+        ),
+    )
     batch_rows: int = field(
         default=BATCH_ROWS,
         metadata=option_metadata(

@@ -209,9 +209,9 @@ def test_max_connections_out_of_bounds_is_refused(value: object) -> None:
 @pytest.mark.parametrize(
     ("options", "pool"),
     [
-        ({}, 32),
+        ({}, 64),
         ({"max_connections": 7}, 7),
-        ({"config_kwargs": hidden({"user_agent_extra": "x"})}, 32),
+        ({"config_kwargs": hidden({"user_agent_extra": "x"})}, 64),
         ({"config_kwargs": {"max_pool_connections": 3}}, 3),
     ],
 )

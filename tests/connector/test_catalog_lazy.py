@@ -223,9 +223,7 @@ def _refuse(*_: object, **__: object) -> None:
     raise PermissionError
 
 
-@pytest.mark.parametrize(
-    ("options", "waves"), [({}, [32, 32, 6]), ({"max_connections": 50}, [50, 20])]
-)
+@pytest.mark.parametrize(("options", "waves"), [({}, [64, 6]), ({"max_connections": 50}, [50, 20])])
 def test_every_connection_is_busy(options: dict[str, object], waves: list[int]) -> None:
     """The store answers none before all are there: fewer at a time would fail, not take longer."""
     store = SlowStore(LargeBucket.of(1, 70).objects(), waves=waves)

@@ -52,6 +52,7 @@ _RIGHT: Final[dict[str, tuple[str, object]]] = {
     "on_corruption": ("salvage", "salvage"),
     "verify_checksums": ("false", False),
     "range_bytes": ("1024", 1024),
+    "index_cache": ("false", False),
     "batch_rows": ("7", 7),
     "batch_bytes": ("2048", 2048),
     "decryption_keys": ("keys", "keys"),

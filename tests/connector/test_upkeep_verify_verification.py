@@ -433,7 +433,7 @@ def test_a_verification_killed_at_any_request_leaves_nothing_unlearned(tmp_path:
 
 def test_ledgers_are_requested_ahead() -> None:
     """While one is read, the next ones are on their way."""
-    store = SlowStore(LargeBucket.of(1, 40).objects(), waves=[32, 8, 1, 4, 8], tells_times=False)
+    store = SlowStore(LargeBucket.of(1, 40).objects(), waves=[40, 1, 4, 8], tells_times=False)
     try:
         found = list(verify(open_catalog(store.url).every_ledger()))
     finally:

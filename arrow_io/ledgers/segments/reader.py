@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Final, Self
 from arrow_io.core.lazy import cached_property
 from arrow_io.core.wording import counted
 from arrow_io.errors import TruncatedObjectError
-from arrow_io.format.index_block import (
-    MANAGED_LEDGER_NAME_KEY,
-    MAX_INDEX_OBJECT_BYTES,
-    check_format_version,
-)
+from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY, check_format_version
 from arrow_io.format.object_names import ShareName
 from arrow_io.format.streaming_index import read_segment_index
+from arrow_io.ledgers.index_objects import read_index_object
 from arrow_io.ledgers.open_ledger import OpenLedger
 from arrow_io.ledgers.reader import UNKNOWN_VERSIONS, ObjectVersions
 from arrow_io.ledgers.segments.ledger import SegmentedLedger, SegmentShare
@@ -30,6 +27,7 @@ if TYPE_CHECKING:
     from arrow_io.format.streaming_block import StreamingBlockHeader
     from arrow_io.format.streaming_index import SegmentIndex
     from arrow_io.storage.location import Location
+    from arrow_io.storage.object_store import ObjectContent, ObjectInfo
 
 _FIRST_LOOK_BYTES: Final = 4 << 10
 """Bytes read at the expected start of a block; it may start one entry, usually small, later."""
@@ -72,11 +70,13 @@ class OffloadedSegment:
         *,
         data_size_bytes: int | None = None,
         versions: ObjectVersions = UNKNOWN_VERSIONS,
+        listed: ObjectInfo | None = None,
     ) -> Self:
-        """Read the index object with one request; if it is wrong, a few more for each block.
+        """Read the index object, with one request unless the index cache has it.
 
         Pulsar's writer sometimes miscounts blocks (`streaming_block`). Then the data object is
-        longer than its index object says, and each block is searched for from its expected start.
+        longer than its index object says, and each block is searched for from its expected start,
+        with a few more requests.
 
         Args:
             location: Location of the objects.
@@ -84,6 +84,7 @@ class OffloadedSegment:
             data_size_bytes: Real length of the data object if it is available, for example from a
                 listing.
             versions: Available versions of the objects.
+            listed: The index object as listed. None: the index cache is not used.
 
         Raises:
             MissingObjectError: The index object is missing, or a data object that must be searched.
@@ -95,13 +96,16 @@ class OffloadedSegment:
             StorageError: The store denied access, or requests failed until the deadline.
         """
         key = name.index_name
-        content = location.read_object(
-            key, max_bytes=MAX_INDEX_OBJECT_BYTES, version=versions.index
+
+        def parse(content: ObjectContent) -> tuple[SegmentIndex, str | None]:
+            unversioned = None
+            if content.user_metadata is not None:
+                unversioned = check_format_version(content.user_metadata, object_key=key)
+            return read_segment_index(content.data, object_key=key), unversioned
+
+        content, (index, unversioned) = read_index_object(
+            location, key, parse, version=versions.index, listed=listed
         )
-        unversioned = None
-        if content.user_metadata is not None:
-            unversioned = check_format_version(content.user_metadata, object_key=key)
-        index = read_segment_index(content.data, object_key=key)
         segment = cls(
             location,
             name,

@@ -195,7 +195,8 @@ class OffloadedObjects:
         error: PulsarOffloadError | None = None
         managed_ledger = None
         try:
-            ledger = OffloadedLedger.open(location, name, versions=object_versions(index, data))
+            versions = object_versions(index, data)
+            ledger = OffloadedLedger.open(location, name, versions=versions, listed=index)
             # Set before the size check, so that a truncated ledger has a topic too.
             managed_ledger = ledger.index.ledger_metadata.managed_ledger_name
             if data is not None:
@@ -205,8 +206,9 @@ class OffloadedObjects:
         except (FormatError, MissingObjectError) as cause:
             error = cause.located(object_key=name.index_name, ledger_id=name.ledger_id)
         if managed_ledger is None and not isinstance(error, MissingObjectError):
-            metadata = location.user_metadata(name.index_name) or {}
-            managed_ledger = metadata.get(MANAGED_LEDGER_NAME_KEY)
+            metadata = None if ledger is None else ledger.user_metadata
+            metadata = location.user_metadata(name.index_name) if metadata is None else metadata
+            managed_ledger = (metadata or {}).get(MANAGED_LEDGER_NAME_KEY)
         if managed_ledger is not None:
             try:
                 topic = managed_ledger_owner(managed_ledger)

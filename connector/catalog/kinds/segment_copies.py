@@ -172,6 +172,7 @@ class StreamedSegments:
                 name,
                 data_size_bytes=None if data is None else data.size_bytes,
                 versions=object_versions(index, data),
+                listed=index,
             )
             managed_ledger = segment.managed_ledger
             if segment.user_metadata is None:
