@@ -71,13 +71,14 @@ class IndexCache:
         key = self._key(info)
         if key is None:
             return None
+        path = self._path(key)
         try:
-            with self._path(key).open("rb", buffering=0) as file:
+            with path.open("rb", buffering=0) as file:
                 stored = file.read()
                 if time.time() - os.fstat(file.fileno()).st_mtime > _RECENT_S:
                     # On a file system that is only read, the order of use is not known.
                     with suppress(OSError):
-                        os.utime(self._path(key))
+                        os.utime(path)
         except OSError:
             return None
         return _decode(stored, key, info)
@@ -112,12 +113,13 @@ class IndexCache:
         """
         if info.modified is None or not isinstance(info.version, ETag):
             return None
-        parts = (self._place, info.name, info.size_bytes, info.modified, info.version.text)
-        return blake2b(json.dumps(parts, default=str).encode(), digest_size=32).digest()
+        modified = info.modified.isoformat()
+        parts = (self._place, info.name, info.size_bytes, modified, info.version.text)
+        return blake2b(repr(parts).encode(), digest_size=32).digest()
 
     def _path(self, key: bytes) -> Path:
         name = key.hex()
-        return self._folder / name[:2] / name[2:]
+        return Path(f"{self._folder}/{name[:2]}/{name[2:]}")
 
     def _has_room(self, shard: Path, size_bytes: int) -> bool:
         """Remove the files not used for longest until one fits; return False if it never does."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arrow_io.storage.location import Location
+from arrow_io.storage.own_options import DEFAULT_MAX_INDEX_READS
 from connector import open_catalog, open_topic
 from connector.catalog.snapshot.snapshot import save_snapshot
 from tests.benchmarks.memory import memory_bytes
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 SHAPES = ((1_000, 100_000), (1, 100_000))
 """How many topics, and how many ledgers all of them have."""
 FIRST_BYTE_S = 0.030
-_MAX_CONNECTIONS = 32
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def open_through_store(ledgers: int, *, first_byte_s: float = FIRST_BYTE_S) -> F
         first_byte_s: Time to the first byte of each answer, in seconds.
     """
     objects = LargeBucket.of(1, ledgers).objects()
-    store = SlowStore(objects, first_byte_s=first_byte_s, connections=_MAX_CONNECTIONS)
+    store = SlowStore(objects, first_byte_s=first_byte_s, connections=DEFAULT_MAX_INDEX_READS)
     try:
         open_topic(store.url, "t0", value="raw")
     finally:
@@ -94,7 +94,8 @@ def table(rows: Sequence[MeasuredCatalog], flights: Flights) -> list[str]:
     ]
     lines.append(
         f"open_topic, {flights.count:,} requests of {FIRST_BYTE_S * 1000:.0f} ms to the first"
-        f" byte: {flights.mean:.1f} of {_MAX_CONNECTIONS} connections busy, {flights.seconds:.1f} s"
+        f" byte: {flights.mean:.1f} of {DEFAULT_MAX_INDEX_READS} connections busy,"
+        f" {flights.seconds:.1f} s"
     )
     return lines
 
