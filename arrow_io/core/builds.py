@@ -35,6 +35,7 @@ class Build:
         delivery: Filters entries to those that a consumer would receive.
         metadata: Parses the metadata of entries and messages.
         codecs: Decompresses payloads.
+        inflate: Decompresses ZLIB streams.
         columns: Builds columns from message metadata.
         gathering: Copies values of messages into columns.
         keys: Bloom filters of keys.
@@ -54,6 +55,7 @@ class Build:
         self.delivery = self._module("arrow_io.messages._delivery")
         self.metadata = self._module("arrow_io.messages._metadata")
         self.codecs = self._module("arrow_io.messages._codecs")
+        self.inflate = self._module("arrow_io.messages._inflate")
         self.columns = self._module("arrow_io.messages._columns")
         self.gathering = self._module("arrow_io.messages._gathering")
         self.keys = self._module("arrow_io.messages._keys")

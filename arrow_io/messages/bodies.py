@@ -15,7 +15,6 @@ import zstandard
 from arrow_io.core import builds
 from arrow_io.core.memory import allocate
 from arrow_io.messages import layout
-from arrow_io.messages._inflate_py import SCRATCH_WIDTH
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES, MAX_RATIO
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ _SLACK_BYTES = 64
 class _Contexts(threading.local):
     def __init__(self) -> None:
         self.zstd = zstandard.ZstdDecompressor()
-        self.scratch = array("i", bytes(4 * SCRATCH_WIDTH))
+        self.scratch = array("i", bytes(4 * builds.in_use.inflate.SCRATCH_WIDTH))
 
 
 _CONTEXTS = _Contexts()
