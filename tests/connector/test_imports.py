@@ -14,18 +14,21 @@ from typer.main import get_command
 
 import connector
 from arrow_io.columns import ALL_COLUMNS
+from arrow_io.core.builds import in_use
 from arrow_io.core.option_values import BATCH_BYTES, BATCH_ROWS
 from arrow_io.messages.column_names import COLUMN_NAMES
 from arrow_io.messages.message_reader import BatchLimits
 from connector.catalog.tables import TABLES
 from connector.cli.program import COMMANDS, app
 from connector.engines.duckdb_macros import LISTINGS
+from tests.support.golden import GOLDEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _SLOW: Final = frozenset(
     {
+        "Cython",
         "asyncio",
         "concurrent.futures",
         "crc32c",
@@ -47,7 +50,11 @@ _SLOW: Final = frozenset(
 )
 """Modules that take long to import."""
 
+_NOT_READ_WITH: Final = frozenset({"Cython", "duckdb", "pandas", "polars"})
+"""Of these, what the shell reads a topic without."""
+
 _COMMAND: Final = "import sys\nfrom connector.cli import main\nsys.argv[1:] = {!r}\nmain()"
+_HEAD: Final = ["head", str(GOLDEN / "pulsar-4.0.7-small" / "objects"), "small-chunked"]
 _REGISTRATION: Final = (
     "import duckdb, connector\nconnector.register_duckdb(duckdb.connect(), 's3://bucket')"
 )
@@ -73,6 +80,13 @@ def _imported(code: str) -> set[str]:
         pytest.param(_COMMAND.format(["--help"]), (), id="--help"),
         # DuckDB imports NumPy when it is given a function.
         pytest.param(_REGISTRATION, ("duckdb", "numpy"), id="register_duckdb"),
+        # Neither pandas, which Arrow would import, nor the sources of the core.
+        pytest.param(
+            _COMMAND.format([*_HEAD, "-n1", "--columns", "__key__"]),
+            _SLOW - _NOT_READ_WITH,
+            id="head",
+            marks=pytest.mark.skipif(not in_use.is_compiled, reason="the sources import Cython"),
+        ),
     ],
 )
 def test_what_needs_few_libraries_imports_no_others(code: str, needed: Iterable[str]) -> None:
