@@ -98,8 +98,8 @@ def open_topic(  # noqa: D417 - the decorator describes the options
     """Open topics that were offloaded to a bucket.
 
     Lists the bucket once, and sends one request for each index object that it needs: with metadata,
-    those of the topic's ledgers; without it, all in the bucket. What `catalog` has already read is
-    not read again.
+    those of the topic's ledgers; without it, all in the bucket. Index objects that the index cache
+    or `catalog` has are not read again.
 
     In Python, a bound may also be a datetime, a date or a tuple; `metadata` a mapping of topic
     names to folders; `schema` a SchemaInfo as a dict (`connector.catalog.schemas.loading`);

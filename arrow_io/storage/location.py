@@ -245,7 +245,7 @@ class Location:
 
         Counts as one request, whatever the number of pages and folders. An object store answers
         with flat pages, of up to 1,000 objects or 5,000 on Azure. A file system is asked for each
-        folder; up to `max_connections` folders at once if `is_async`. A folder that is deleted
+        folder; up to `max_index_reads` folders at once if `is_async`. A folder that is deleted
         meanwhile has no objects.
 
         Args:

@@ -38,7 +38,8 @@ def open_catalog(  # noqa: D417 - the decorator describes the options
     """Find the topics of a bucket: one listing, and without metadata each index object.
 
     With metadata, index objects are read topic by topic, on first use. Index objects that the
-    metadata of no topic names, and which may be newer, are read with the first topic.
+    metadata of no topic names, and which may be newer, are read with the first topic. Those that
+    the index cache has are not read again.
 
     Metadata has information that the bucket lacks: which of several copies counts, which ledgers
     are missing, which are still in BookKeeper only, and the schemas. A catalog snapshot replaces

@@ -133,10 +133,11 @@ _SECOND: Final = {"list": 1, "range": 1}
 
 
 @pytest.mark.usefixtures("cache_folder")
-def test_second_head_makes_a_listing_and_a_range_request(store: _Server) -> None:
-    """In the shell, without metadata; the rows are the same."""
+@pytest.mark.parametrize("client", ["fsspec", "obstore"])
+def test_second_head_makes_a_listing_and_a_range_request(store: _Server, client: str) -> None:
+    """In the shell, without metadata, through either client; the rows are the same."""
     command = ("head", store.address.url, _TOPIC, "-n", "3", "--value", "raw")
-    arguments = store_arguments(store.address.storage_options)
+    arguments = store_arguments(store.address.storage_options | {"client": client})
 
     first = lines_of(*command, *arguments)
     assert store.requests.take_counts() == _FIRST
