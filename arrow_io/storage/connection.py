@@ -24,7 +24,8 @@ from arrow_io.storage.object_store import (
     protocols,
 )
 from arrow_io.storage.obstore_options import obstore_place, read_certificates
-from arrow_io.storage.own_options import library_options, uses_obstore
+from arrow_io.storage.obstore_reader import ObstoreReader
+from arrow_io.storage.own_options import Client, chosen_client, library_options
 from arrow_io.storage.redaction import redacted
 from arrow_io.storage.s3_object_store import S3ObjectStore
 from arrow_io.storage.server_object_stores import BlockingObjectStore, HttpObjectStore
@@ -64,14 +65,23 @@ def open_store(
         Exception: Whatever fsspec or the file system's library raises.
     """
     fsspec_options = library_options(storage_options)
-    if uses_obstore(storage_options):
+    client = chosen_client(storage_options)
+    if client is Client.OBSTORE:
         return _open_obstore(url, fsspec_options, max_connections, retry)
-    return _open_fsspec(url, fsspec_options, max_connections)
+    store, file_system = _open_fsspec(url, fsspec_options, max_connections)
+    is_bucket = "::" not in url and isinstance(store, _BUCKETS)
+    if client is Client.AUTO and is_bucket and find_spec("obstore") is not None:
+        store.read_through(ObstoreReader(url, store, file_system, max_connections, retry))
+    return store
+
+
+_BUCKETS: Final = (S3ObjectStore, GcsObjectStore, AzureObjectStore)
+"""The stores whose GETs obstore can send."""
 
 
 def _open_fsspec(
     url: str, fsspec_options: Mapping[str, object], max_connections: int
-) -> ObjectStore:
+) -> tuple[ObjectStore, AbstractFileSystem]:
     # fsspec caches file systems by the repr of their options; all hidden values have the same repr.
     options = _add_pool_size(url, shown_to_library(fsspec_options), max_connections)
     options = _add_hdfs_options(url, options)
@@ -79,10 +89,11 @@ def _open_fsspec(
         # fsspec would look for libhdfs and Java.
         message = "no module named 'hdfs_native'"
         raise ImportError(message)
-    store = _store(*url_to_fs(str(url), **options))
+    file_system, root = url_to_fs(str(url), **options)
+    store = _store(file_system, root)
     if isinstance(store, WebHdfsObjectStore):
         store.keep_connections(max_connections)
-    return store
+    return store, file_system
 
 
 def _store(file_system: AbstractFileSystem, root: str) -> ObjectStore:
@@ -148,7 +159,7 @@ def _connect_witness(
 ) -> ObjectStore:
     """Connect to a bucket through another library, only for listings."""
     try:
-        store = _open_fsspec(url, options, max_connections)
+        store, _ = _open_fsspec(url, options, max_connections)
         if isinstance(store, S3ObjectStore):
             store.connect()
     except (ImportError, TypeError, ValueError, KeyError) as error:

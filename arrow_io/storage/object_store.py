@@ -116,6 +116,7 @@ class ObjectStore:
     def __init__(self, file_system: AbstractFileSystem | None, root: str) -> None:
         self._file_system: Any = file_system
         self._root = root
+        self._reader: ObjectStore | None = None
         # The root of an archive has an empty name, and names in it do not start with a slash.
         self._folder = root.rstrip("/") + "/" if root else self._root_marker()
 
@@ -146,6 +147,15 @@ class ObjectStore:
     def lister(self) -> ObjectStore:
         """The store for listings: this one, unless another library's listings are more reliable."""
         return self
+
+    @property
+    def reader(self) -> ObjectStore:
+        """The store for GETs: this one, unless another library takes less time."""
+        return self if self._reader is None else self._reader
+
+    def read_through(self, reader: ObjectStore) -> None:
+        """Send GETs through another store."""
+        self._reader = reader
 
     @property
     def has_folders(self) -> bool:

@@ -38,6 +38,7 @@ from arrow_io.storage.object_store import (
 from arrow_io.storage.object_version import ETag, modified_in, version_in
 from arrow_io.storage.obstore_errors import OBSTORE_ERRORS, translate_error
 from arrow_io.storage.obstore_options import NO_UPLOADS_LISTED
+from arrow_io.storage.obstore_runtime import runtime
 from arrow_io.storage.obstore_upload import PART_BYTES, ObstoreUpload
 from arrow_io.storage.range_memory import RangeMemory
 from arrow_io.storage.received_range import ReceivedRange
@@ -64,6 +65,8 @@ _CLASSES: Final[Mapping[StoreKind, Callable[..., Any]]] = {
 }
 _MAX_TIME: Final = timedelta(hours=1)
 """Maximum time of a request for obstore, which requires one; this project cancels it sooner."""
+_MAX_WHOLE_BYTES: Final = 8 << 20
+"""Maximum size of a range that is received in one call, which nothing can cancel."""
 _MANY_ATTEMPTS: Final = 10_000
 _LAST_CHARACTER: Final = "\U0010ffff"
 """The last character in the order of keys."""
@@ -80,36 +83,6 @@ _SYSTEM_ATTRIBUTES: Final = frozenset(
 """Attributes of obstore that are not user metadata, whose names it returns in lower case."""
 
 
-class _Runtime:
-    """The state of obstore's threads, of which a process has one set.
-
-    Attributes:
-        is_in_parent: Whether the threads exist only in the parent of this forked process.
-    """
-
-    def __init__(self) -> None:
-        self.is_in_parent = False
-        self._is_used = False
-        if hasattr(os, "register_at_fork"):  # Windows does not fork
-            os.register_at_fork(after_in_child=self._fork)
-
-    def use(self) -> None:
-        """Raise `StorageError` if the threads exist only in the parent: a request would hang."""
-        if self.is_in_parent:
-            message = (
-                "obstore does not work in a process that was forked from one that used it: start"
-                " processes by 'spawn' or 'forkserver', or leave out the storage option client"
-            )
-            raise StorageError(message)
-        self._is_used = True
-
-    def _fork(self) -> None:
-        self.is_in_parent = self._is_used
-
-
-_runtime: Final = _Runtime()
-
-
 class _Clients:
     """obstore's clients of one bucket, with the timeouts and retries of each kind of request.
 
@@ -123,7 +96,7 @@ class _Clients:
         retry: RetryPolicy,
         connect_witness: Callable[[], ObjectStore] | None,
     ) -> None:
-        _runtime.use()
+        runtime.use()
         self._place = place
         self._max_connections = max_connections
         self._retry = retry
@@ -167,6 +140,7 @@ class _Clients:
             **self._place.client_options,
             **limits,
             "pool_max_idle_per_host": str(self._max_connections),
+            "allow_http": self._place.allows_http,
         }
         backoff = {
             "init_backoff": timedelta(seconds=self._retry.first_delay_s),
@@ -182,6 +156,7 @@ class _Clients:
             config=self._place.config,
             client_options=options,
             retry_config=retry,
+            credential_provider=self._place.credentials,
         )
 
 
@@ -211,6 +186,8 @@ class ObstoreObjectStore(ObjectStore):
         self._folder = f"{place.prefix}/" if place.prefix else ""
         self._kind = place.kind
         self._clients = _Clients(place, max_connections, retry, connect_witness)
+        # A single attempt must keep the bytes before a cut.
+        self._reads_whole_bodies = retry.most_failures > 1
 
     @property
     def is_async(self) -> bool:
@@ -346,19 +323,30 @@ class ObstoreObjectStore(ObjectStore):
         path, options = self._path(request.name), _get_options(request)
         options["range"] = (request.start, request.stop)
         size_bytes = request.stop - request.start
-        received = ReceivedRange(size_bytes, request.memory or RangeMemory())
         with _translate_errors(attempt):
             answer = obstore.get(self._clients.reads, path, options=options)
             _check_answer(answer)
-            try:
-                _receive(answer, size_bytes, received.add, attempt)
-            except OBSTORE_ERRORS:
-                # The received bytes are valid; the next request continues after them.
-                if not received.received_bytes:
-                    raise
-        if received.is_too_long:
+            if self._reads_whole_bodies and size_bytes <= _MAX_WHOLE_BYTES:
+                data = self._receive_whole(answer, size_bytes, attempt)
+            else:
+                data = _receive_parts(answer, request, attempt)
+        if len(data) > size_bytes:
             raise OtherBytesError
-        return RangeContent(received.data(), _user_metadata(answer), _version(answer))
+        return RangeContent(data, _user_metadata(answer), _version(answer))
+
+    def _receive_whole(self, answer: GetResult, size_bytes: int, attempt: Attempt) -> memoryview:
+        """Receive a body in one call, outside Python's lock and without a copy in Python.
+
+        A body that is cut is lost. So all later bodies are received in parts, of which those before
+        a cut are kept.
+        """
+        # The arrival of parts cannot be observed: allow the slowest transfer.
+        attempt.extend(size_bytes)
+        try:
+            return memoryview(answer.bytes())
+        except OBSTORE_ERRORS:
+            self._reads_whole_bodies = False
+            raise
 
     def put_object(self, request: Request, attempt: Attempt) -> None:
         """Write a whole object, replacing one with the same name: one PUT."""
@@ -453,6 +441,25 @@ def _receive(
         room -= len(part)
         if room <= 0 or attempt.is_over:
             return
+
+
+def _receive_parts(answer: GetResult, request: Request, attempt: Attempt) -> memoryview:
+    """Receive the body of a range in parts, or those before the connection ended.
+
+    Raises:
+        OtherBytesError: The body is longer than the range.
+    """
+    size_bytes = request.stop - request.start
+    received = ReceivedRange(size_bytes, request.memory or RangeMemory())
+    try:
+        _receive(answer, size_bytes, received.add, attempt)
+    except OBSTORE_ERRORS:
+        # The received bytes are valid; the next request continues after them.
+        if not received.received_bytes:
+            raise
+    if received.is_too_long:
+        raise OtherBytesError
+    return received.data()
 
 
 def _user_metadata(answer: GetResult) -> dict[str, str]:

@@ -34,6 +34,9 @@ S3_NAMES: Final = {
 }
 """Options of `object_store`, by the names of s3fs and of boto's client (`client_kwargs`)."""
 
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL", "base_url", "endpoint")
+"""The names of an endpoint in `ObstorePlace.config`."""
+
 NO_UPLOADS_LISTED: Final = (
     "client 'obstore' does not list unfinished uploads, which S3 and Google Cloud Storage keep and"
     " bill until they are found: write without the storage option client"
@@ -98,6 +101,14 @@ class ObstorePlace:
     """Without slashes around it; empty for the bucket itself."""
     config: Mapping[str, str]
     client_options: Mapping[str, object]
+    credentials: Callable[[], Mapping[str, object]] | None = None
+    """Returns credentials when obstore asks for them; None if it finds them itself."""
+
+    @property
+    def allows_http(self) -> bool:
+        """Whether the endpoint is one without TLS."""
+        endpoint = next((self.config[name] for name in _ENDPOINTS if name in self.config), "")
+        return endpoint.startswith("http://")
 
 
 def check_obstore_writes(url: str) -> None:
@@ -144,13 +155,7 @@ def obstore_place(url: str, storage_options: Mapping[str, object]) -> ObstorePla
             options.setdefault("account_host", f"{account}.blob.{suffix}")
     client_options: dict[str, object] = {}
     config = _TRANSLATORS[kind](options, client_options)
-    endpoint = next((config[name] for name in _ENDPOINTS if name in config), "")
-    if endpoint.startswith("http://"):
-        client_options["allow_http"] = True
     return ObstorePlace(kind, bucket, prefix_in_store(url), config, client_options)
-
-
-_ENDPOINTS: Final = ("AWS_ENDPOINT_URL", "base_url", "endpoint")
 
 
 def _s3_config(options: dict[str, Any], client_options: dict[str, object]) -> dict[str, str]:
@@ -250,7 +255,12 @@ def _gcs_token(token: object) -> dict[str, str]:
     raise OptionError(message)
 
 
-def _azure_config(options: dict[str, Any], client_options: dict[str, object]) -> dict[str, str]:
+def azure_config(options: Mapping[str, Any], client_options: dict[str, object]) -> dict[str, str]:
+    """Translate the options of adlfs.
+
+    Raises:
+        OptionError: An option has no counterpart.
+    """
     del client_options
     config: dict[str, str] = {}
     for name, value in options.items():
@@ -298,5 +308,5 @@ _TRANSLATORS: Final[
 ] = {
     StoreKind.S3: _s3_config,
     StoreKind.GCS: _gcs_config,
-    StoreKind.AZURE: _azure_config,
+    StoreKind.AZURE: azure_config,
 }

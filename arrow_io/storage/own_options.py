@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.errors import OptionError
@@ -15,14 +16,22 @@ ATTEMPTS_OPTION: Final = "request_attempts"
 DEADLINE_OPTION: Final = "request_deadline_s"
 CONNECTIONS_OPTION: Final = "max_connections"
 CLIENT_OPTION: Final = "client"
-OBSTORE: Final = "obstore"
 DEFAULT_MAX_CONNECTIONS: Final = 32
 DEFAULT_MAX_INDEX_READS: Final = 64
 """More than for ranges, because an index object is small: only the wait for the answer counts."""
 _MAX_ATTEMPTS: Final = 1000
 _MAX_DEADLINE_S: Final = 86_400
 _MAX_CONNECTIONS: Final = 1024
-_CLIENTS: Final = ("fsspec", OBSTORE)
+
+
+class Client(StrEnum):
+    """The library that sends requests to a bucket."""
+
+    AUTO = "auto"
+    """The package of the file system, except for GETs that obstore can send."""
+    FSSPEC = "fsspec"
+    """The package of the file system."""
+    OBSTORE = "obstore"
 
 
 def retry_options(storage_options: Mapping[str, object]) -> dict[str, Any]:
@@ -52,17 +61,26 @@ def max_connections(
     return _whole_number(storage_options, CONNECTIONS_OPTION, _MAX_CONNECTIONS)
 
 
-def uses_obstore(storage_options: Mapping[str, object]) -> bool:
-    """Return whether requests go through obstore instead of an fsspec file system.
+def chosen_client(storage_options: Mapping[str, object]) -> Client:
+    """Return the client that options choose.
 
     Raises:
-        OptionError: The option names neither.
+        OptionError: The option names no client.
     """
-    client = shown_to_library(storage_options.get(CLIENT_OPTION, _CLIENTS[0]))
-    if client not in _CLIENTS:
-        message = f"{CLIENT_OPTION} must be 'fsspec' or 'obstore', not {client!r}"
+    name = shown_to_library(storage_options.get(CLIENT_OPTION, Client.AUTO))
+    if not isinstance(name, str) or name not in list(Client):
+        message = f"{CLIENT_OPTION} must be 'auto', 'fsspec' or 'obstore', not {name!r}"
         raise OptionError(message)
-    return client == OBSTORE
+    return Client(name)
+
+
+def uses_obstore(storage_options: Mapping[str, object]) -> bool:
+    """Return whether all requests go through obstore.
+
+    Raises:
+        OptionError: See `chosen_client`.
+    """
+    return chosen_client(storage_options) is Client.OBSTORE
 
 
 def library_options(storage_options: Mapping[str, object]) -> dict[str, object]:

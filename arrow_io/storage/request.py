@@ -50,6 +50,8 @@ LISTINGS: Final = frozenset(
 )
 LISTER_OPERATIONS: Final = LISTINGS | {Operation.ABORT_UPLOAD}
 """Operations that go to the store for listings (`ObjectStore.lister`)."""
+READER_OPERATIONS: Final = frozenset({Operation.GET_OBJECT, Operation.GET_RANGE})
+"""Operations that go to the store for GETs (`ObjectStore.reader`)."""
 CONDITIONAL_PUTS: Final = frozenset({Operation.PUT_NEW_OBJECT, Operation.REPLACE_OBJECT})
 _KINDS: Final[Mapping[Operation, RequestKind]] = {
     **dict.fromkeys(LISTINGS, RequestKind.LIST),

@@ -27,7 +27,7 @@ from arrow_io.storage.object_version import agree
 from arrow_io.storage.option_aliases import similar_name
 from arrow_io.storage.own_options import uses_obstore
 from arrow_io.storage.redaction import redacted
-from arrow_io.storage.request import CONDITIONAL_PUTS, Operation, Request
+from arrow_io.storage.request import CONDITIONAL_PUTS, READER_OPERATIONS, Operation, Request
 from arrow_io.storage.store_kinds import StoreKind, store_kind
 from arrow_io.storage.store_uploads import NO_SUCH_UPLOAD
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_version import ObjectVersion
 
 _UNEXPECTED: Final = re.compile(r"unexpected keyword argument '(?P<name>\w+)'")
-_GETS: Final = frozenset({Operation.GET_OBJECT, Operation.GET_RANGE})
 _PACKAGES: Final[Mapping[StoreKind | str, tuple[str, str]]] = {
     StoreKind.S3: ("s3fs", "s3"),
     StoreKind.GCS: ("gcsfs", "gcs"),
@@ -95,7 +94,7 @@ class RequestErrors:
         if isinstance(error, PulsarOffloadError):
             return error
         name, status = request.object_key, http_status(error)
-        if status == PRECONDITION_FAILED and request.operation in _GETS:
+        if status == PRECONDITION_FAILED and request.operation in READER_OPERATIONS:
             return changed_error(request.name)
         if isinstance(error, OtherBytesError):
             return ignored_range_error(request)

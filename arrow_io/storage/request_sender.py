@@ -15,7 +15,7 @@ from arrow_io.storage.connection import open_store
 from arrow_io.storage.failures import RANGE_NOT_SATISFIABLE, http_status, storage_errors
 from arrow_io.storage.listing_pages import ListingPage, ListingPages
 from arrow_io.storage.object_store import RangeContent
-from arrow_io.storage.request import LISTER_OPERATIONS, Operation, Request
+from arrow_io.storage.request import LISTER_OPERATIONS, READER_OPERATIONS, Operation, Request
 from arrow_io.storage.request_errors import (
     RequestErrors,
     check_version,
@@ -223,6 +223,8 @@ class RequestSender:
 
     def _store_for(self, request: Request) -> ObjectStore:
         store = self.store()
+        if request.operation in READER_OPERATIONS:
+            return store.reader
         return store.lister if request.operation in LISTER_OPERATIONS else store
 
     def store(self) -> ObjectStore:

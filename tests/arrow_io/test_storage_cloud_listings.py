@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _TIME: Final = "2026-01-01T00:00:00.000Z"
 _HTTP_TIME: Final = "Thu, 01 Jan 2026 00:00:00 GMT"
-_CLIENTS: Final = ("fsspec", "obstore")
+_CLIENTS: Final = ("auto", "fsspec", "obstore")
 _SCHEMES: Final = ("gs", "az")
 _XML: Final = b'<?xml version="1.0" encoding="utf-8"?>'
 _BROKEN: Final = {

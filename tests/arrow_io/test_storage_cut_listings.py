@@ -31,7 +31,7 @@ _KEYS: Final = [
 _NEXT: Final = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
 
 _WRITTEN: Final = "<LastModified>2026-01-01T00:00:00.000Z</LastModified>"
-_CLIENTS: Final = ("fsspec", "obstore")
+_CLIENTS: Final = ("auto", "fsspec", "obstore")
 
 
 def _page(*parts: str, root: str = "ListBucketResult") -> bytes:
@@ -272,7 +272,7 @@ def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     without_pauses(monkeypatch)
 
 
-@pytest.mark.parametrize("client", ["fsspec", "obstore"])
+@pytest.mark.parametrize("client", ["auto", "fsspec", "obstore"])
 @pytest.mark.parametrize("page", _PAGES)
 @pytest.mark.parametrize("what", _READS)
 def test_a_page_of_a_proxy_is_not_read(what: str, page: str, client: str) -> None:

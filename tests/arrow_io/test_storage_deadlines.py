@@ -35,7 +35,7 @@ _TOO_FAST = 1 << 40
 
 @pytest.mark.parametrize("answer", [never, stop_in_the_body, trickle, fail_503])
 @pytest.mark.parametrize("what", ["list", "object", "range"])
-@pytest.mark.parametrize("client", ["fsspec", "obstore"])
+@pytest.mark.parametrize("client", ["auto", "fsspec", "obstore"])
 def test_a_server_that_never_ends_is_given_up(
     client: str, answer: Callable[..., None], what: str
 ) -> None:

@@ -33,7 +33,7 @@ GOLDEN_SET = GOLDEN / "pulsar-4.0.7-small"
 OBJECTS = {"b": b"0123456789", "a": b"", "c-index": b"index"}
 
 _memory_folders = itertools.count()
-_either_client = pytest.mark.parametrize("client", ["fsspec", "obstore"])
+_either_client = pytest.mark.parametrize("client", ["auto", "fsspec", "obstore"])
 
 
 def _location(address: S3Address, client: str) -> Location:
@@ -51,7 +51,7 @@ def make_location(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLocatio
         if place in {"bucket", "prefix"}:
             server: S3Server = request.getfixturevalue("s3_server")
             address = server.upload(objects, prefix="some/prefix" * (place == "prefix"))
-            return _location(address, client or "fsspec")
+            return _location(address, client or "auto")
         if request.param == "memory":
             url = f"memory://location-{next(_memory_folders)}"
         else:
@@ -294,7 +294,7 @@ class TestS3:
     def test_requests_of_others_are_answered_as_ever(self, s3_server: S3Server) -> None:
         """By the client that both use: only ours leave out when an object was written."""
         address = s3_server.upload(OBJECTS)
-        location = Location(address.url, address.storage_options)
+        location = _location(address, "fsspec")
         seen: list[bool] = []
         file_system = location._sender.store()._file_system
         file_system.s3.meta.events.register(

@@ -34,7 +34,7 @@ _AZURITE = (
         ({"anon": False, "use_listings_cache": True, "profile": None},
          {"AWS_SKIP_SIGNATURE": "false"}, {}),
         ({"endpoint_url": "http://host:9000", "client_kwargs": {"region_name": "eu-west-1"}},
-         {"AWS_ENDPOINT_URL": "http://host:9000", "AWS_REGION": "eu-west-1"}, {"allow_http": True}),
+         {"AWS_ENDPOINT_URL": "http://host:9000", "AWS_REGION": "eu-west-1"}, {}),
         ({"client_kwargs": {"endpoint_url": "https://host", "verify": False}},
          {"AWS_ENDPOINT_URL": "https://host"}, {"allow_invalid_certificates": True}),
         ({"config_kwargs": {"s3": {"addressing_style": "virtual"}, "max_pool_connections": 9}},
@@ -85,7 +85,7 @@ def test_options_of_gcsfs(tmp_path: Path) -> None:
         assert place == ObstorePlace(StoreKind.GCS, "bucket", "", config, {})
     local = obstore_place("gcs://bucket", {"endpoint_url": "http://localhost:4443"})
     assert local.config == {"base_url": "http://localhost:4443"}
-    assert local.client_options == {"allow_http": True}
+    assert local.allows_http
     with pytest.raises(OptionError, match="service account") as raised:
         obstore_place("gs://bucket", {"token": "ya29.secret"})
     assert "ya29" not in str(raised.value)
@@ -121,7 +121,7 @@ def test_a_connection_string_may_lead_to_this_machine() -> None:
     """Without TLS, as an emulator is reached."""
     place = obstore_place("az://container", {"connection_string": _AZURITE})
 
-    assert place.client_options == {"allow_http": True}
+    assert place.allows_http
     assert place.config["endpoint"] == "http://127.0.0.1:10000/me"
     assert place.config["account_key"] == "c2VjcmV0=="
 
@@ -159,7 +159,7 @@ def test_it_is_for_buckets_alone(url: str) -> None:
 @pytest.mark.parametrize("client", ["s3fs", "", None, True])
 def test_another_client_is_refused(client: object) -> None:
     """When the location is made; the name is no secret."""
-    with pytest.raises(OptionError, match="client must be 'fsspec' or 'obstore', not"):
+    with pytest.raises(OptionError, match="client must be 'auto', 'fsspec' or 'obstore', not"):
         Location("s3://bucket", hidden({"client": client}))
 
 

@@ -246,7 +246,11 @@ def test_a_read_uses_memory_again_and_leaves_none(s3_server: S3Server) -> None:
     """Of a client that gives bytes in parts; the bytes are those of the object."""
     data = bytes(index * 7 % 251 for index in range(10_000))
     address = s3_server.upload({"a": data})
-    options = address.storage_options | {"client": "obstore", "max_connections": 2}
+    options = address.storage_options | {
+        "client": "obstore",
+        "max_connections": 2,
+        "request_attempts": 1,
+    }
     location = Location(address.url, options, range_bytes=1000)
     span = RangeReader(location, "a", len(data)).span(0, len(data))
 

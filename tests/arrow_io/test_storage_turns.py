@@ -140,6 +140,7 @@ def test_a_request_that_no_thread_has_begun_is_not_sent(monkeypatch: pytest.Monk
 
 def test_the_wait_for_other_readers_is_not_the_stores_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """All locations with the same options share one pool of s3fs: time begins with a connection."""
+    options = {"client": "fsspec", "max_connections": 2}
     asked, gate = threading.Semaphore(0), threading.Event()
     begun: list[Attempt] = []
     start, send = Attempt.start, fsspec.asyn.sync
@@ -160,8 +161,7 @@ def test_the_wait_for_other_readers_is_not_the_stores_time(monkeypatch: pytest.M
 
     with stalling_server(held) as server, ThreadPoolExecutor(6) as readers:
         locations = [
-            Location("s3://bucket/folder", server.storage_options | {"max_connections": 2})
-            for _ in range(2)
+            Location("s3://bucket/folder", server.storage_options | options) for _ in range(2)
         ]
         monkeypatch.setattr(Attempt, "start", counted)
         monkeypatch.setattr(s3_object_store, "sync", told)

@@ -9,6 +9,7 @@ import fsspec
 import pytest
 
 from arrow_io.storage.location import Location
+from arrow_io.storage.own_options import Client
 from tests.stores.emulators import Emulator, running_azure, running_gcs
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ class Cloud:
 
     @property
     def writing_options(self) -> dict[str, object]:
-        """Storage options to write with: obstore writes to Azure alone."""
-        client = self.client if self.emulator.scheme == "az" else "fsspec"
+        """Storage options to write with: obstore alone writes to Azure only."""
+        is_reader = self.client == Client.OBSTORE and self.emulator.scheme != "az"
+        client = Client.FSSPEC if is_reader else self.client
         return self.emulator.options[client] | {"client": client}
 
 
@@ -50,7 +52,7 @@ def azure() -> Iterator[Emulator]:
         yield emulator
 
 
-@pytest.fixture(params=["gcs-fsspec", "gcs-obstore", "azure-fsspec", "azure-obstore"])
+@pytest.fixture(params=[f"{store}-{client}" for store in ("gcs", "azure") for client in Client])
 def cloud(request: pytest.FixtureRequest) -> Cloud:
     """Each emulator and each client."""
     emulator, _, client = request.param.partition("-")

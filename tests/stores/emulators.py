@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import fsspec
 
+from arrow_io.storage.own_options import Client
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Emulator:
 
     Attributes:
         scheme: Of URLs that lead to it.
-        options: Storage options by client, `fsspec` and `obstore`.
+        options: Storage options by client.
     """
 
     scheme: str
@@ -67,7 +68,7 @@ def running_gcs() -> Iterator[Emulator]:
 
     options: dict[str, object] = {"endpoint_url": url, "token": "anon", "project": "none"}
     with running(port, os.environ["FAKE_GCS_SERVER"], *arguments, *address):
-        yield Emulator("gs", {"fsspec": options, "obstore": options}, make)
+        yield Emulator("gs", dict.fromkeys(Client, options), make)
 
 
 @contextmanager
@@ -86,7 +87,7 @@ def running_azure() -> Iterator[Emulator]:
     address = ("--blobHost=127.0.0.1", f"--blobPort={port}")
     settings = ("--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry")
     with running(port, os.environ["AZURITE"], *address, *settings):
-        yield Emulator("az", {"fsspec": options, "obstore": options}, make)
+        yield Emulator("az", dict.fromkeys(Client, options), make)
 
 
 @contextmanager
