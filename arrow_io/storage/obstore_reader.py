@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from threading import Semaphore
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from arrow_io.core import telemetry
 from arrow_io.core.lazy import cached_property
@@ -60,7 +60,8 @@ class _SharedClient:
         self, url: str, file_system: AbstractFileSystem, max_connections: int, retry: RetryPolicy
     ) -> None:
         self._url = url
-        self._file_system = file_system
+        # A strong reference would keep the key of `_clients` alive.
+        self._file_system = ref(file_system)
         self._max_connections = max_connections
         self._retry = retry
         self.slots = Semaphore(max_connections)
@@ -77,7 +78,7 @@ class _SharedClient:
         reason = "this process was forked from one that used obstore"
         if not runtime.is_in_parent:
             try:
-                place = resolved_place(self._url, self._file_system)
+                place = resolved_place(self._url, self._file_system())
                 return ObstoreObjectStore(place, self._max_connections, self._retry)
             except FsspecOnlyError as error:
                 reason = str(error)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import fsspec
 from obstore.store import S3Store
 
+from arrow_io.storage.own_options import Client
 from arrow_io.storage.range_prefetch import RangePrefetcher
 from arrow_io.storage.range_stream import RangeStream
 from arrow_io.storage.trace import RequestKind, RequestTrace
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _CONNECTIONS = 32
 _BUCKET = "offloaded"
 _SCANS = {"positions": DEFAULT_COLUMNS[:3], "all columns": DEFAULT_COLUMNS}
-CLIENTS = ("fsspec", "obstore")
+CLIENTS = (Client.FSSPEC, Client.AUTO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def _measured(
     stored = open_topic(f"s3://{_BUCKET}", TOPIC, value="raw", storage_options=options, trace=trace)
     read_all(stored, columns)
     ranges = [each for each in trace.records if each.kind is RequestKind.RANGE_GET]
-    plain = _plain_obstore(options) if options["client"] == "obstore" else _plain_s3fs(options)
+    plain = _plain_obstore(options) if options["client"] == Client.AUTO else _plain_s3fs(options)
     resident = open_topic(RESIDENT_URL, TOPIC, value="raw")
     spans = list(byte_spans(stored.scanner(columns).scan.plan()))
     actions = (
