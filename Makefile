@@ -197,6 +197,19 @@ bench-cluster: install java ## Print what copies on a local cluster of Spark cos
 bench-store: install ## Print how busy connections to a slow store are, and what large catalogs take
 	@VERSITYGW=$(VERSITYGW)/versitygw $(BIN)/python -m tests.benchmarks.store
 
+.PHONY: bench-peers
+bench-peers: peers ## Print our decoders beside the fastest peers: OPTIONS="--payload avro-flat --rows 1024"
+	@$(BIN)/python -m tests.benchmarks.peers $(OPTIONS)
+
+.PHONY: peers
+peers: install ## Build the peers of bench-peers that are written in Rust or Go
+	@mkdir -p build/peers
+	@# One job, and as slow as others like: linking all of Arrow at once takes minutes.
+	@! command -v cargo >/dev/null || RUSTFLAGS="-C target-cpu=native" CARGO_TARGET_DIR="$(CURDIR)/build/peers" \
+		nice cargo build --quiet --release --jobs 1 --locked --manifest-path tests/benchmarks/peers/rust/Cargo.toml
+	@! command -v go >/dev/null || (cd tests/benchmarks/peers/go && \
+		nice go build -buildmode=c-shared -o "$(CURDIR)/build/peers/libhyperpb.so" .)
+
 .PHONY: fuzz
 fuzz: install ## Run the property tests on many more examples, and the exhaustive tests
 	HYPOTHESIS_PROFILE=exhaustive $(PYTEST) -m "(exhaustive or hypothesis) and not (broker or catalogs or stores)"
