@@ -23,13 +23,14 @@ from tests.benchmarks.peers.measuring import (
 from tests.benchmarks.peers.payloads import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
+    from tests.benchmarks.peers.measuring import Measured
     from tests.benchmarks.peers.payloads import Kind, Payloads
 
 PAYLOADS = 40
 ROWS = 16
-NOT_BUILT = "make peers builds it"
 
 
 class _Changed:
@@ -57,8 +58,8 @@ def test_peers_decode_the_same_values(kind: Kind) -> None:
     assert all(ratio > 0 for ratio in row.speed_ups.values())
     assert len(table([row], PEERS[row.type])) == 2
     # Those that Python installs are here; the others are if they are built.
-    if compiled.RUST.is_file() and compiled.GO.is_file():
-        assert NOT_BUILT not in row.reasons.values()
+    is_built = compiled.RUST.is_file() and compiled.GO.is_file()
+    assert any("not built" in each for each in row.reasons.values()) <= (not is_built)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -121,6 +122,23 @@ def test_the_comparison_is_narrowed() -> None:
     assert [(row.rows, set(row.speed_ups)) for row in rows] == [(64, {"pyarrow"}), (8, {"pyarrow"})]
 
 
+def test_peers_that_are_not_built_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without cargo and Go, the others are still compared."""
+    monkeypatch.setattr(compiled, "RUST", tmp_path / "libpeers.so")
+    monkeypatch.setattr(compiled, "GO", tmp_path / "libhyperpb.so")
+    (kind,) = (each for each in KINDS if each.name == "protobuf-flat")
+
+    (row,) = measure([kind], rows=[8], messages=8, rounds=1, min_seconds=0)
+
+    assert set(row.speed_ups) == {"upb"}
+    assert row.reasons == {
+        "ptars": "it is not built: make peers needs cargo",
+        "hyperpb": "it is not built: make peers needs Go",
+    }
+
+
 def test_the_tables_are_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +153,24 @@ def test_the_tables_are_printed(
     assert "| json-maps | 8 " in printed
     assert "- Polars of json-maps: it has no maps" in printed
     assert "- fastavro: " in printed
+
+
+def test_an_interrupted_run_prints_what_it_has(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The figures of many minutes are not lost."""
+
+    def measure_one(kinds: Iterable[Kind], **_options: object) -> Iterator[Measured]:
+        yield from measure(list(kinds)[:1], rows=[8], messages=8, rounds=1, min_seconds=0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.argv", ["peers"])
+    monkeypatch.setattr("tests.benchmarks.peers.measuring.measure", measure_one)
+    monkeypatch.delattr("os.sched_setaffinity", raising=False)
+
+    main()
+
+    assert f"| {KINDS[0].name} | 8 " in capsys.readouterr().out
 
 
 def _payloads(name: str, count: int) -> Payloads:

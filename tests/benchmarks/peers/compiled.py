@@ -50,19 +50,19 @@ class _Task(ctypes.Structure):
 
 
 @cache
-def _load(file: Path) -> ctypes.CDLL:
-    """Load a library.
+def _load(file: Path, program: str) -> ctypes.CDLL:
+    """Load a library that `make peers` builds with a program.
 
     Raises:
         UnsupportedError: It is not built.
     """
     if not file.is_file():
-        raise UnsupportedError("make peers builds it")
+        raise UnsupportedError(f"it is not built: make peers needs {program}")
     return ctypes.CDLL(str(file))
 
 
 def _rust() -> ctypes.CDLL:
-    library = _load(RUST)
+    library = _load(RUST, "cargo")
     library.peer_error.restype = ctypes.c_char_p
     library.peer_open.restype = ctypes.c_void_p
     library.peer_run.restype = library.peer_stream.restype = ctypes.c_int64
@@ -140,7 +140,7 @@ class HyperPb:
 
     def __init__(self, payloads: Payloads, rows: int) -> None:
         del rows
-        self._library = _load(GO)
+        self._library = _load(GO, "Go")
         for name in ("hyperpb_open", "hyperpb_run"):
             getattr(self._library, name).restype = ctypes.c_int64
         self._data, self._positions = payloads.data, payloads.positions
