@@ -10,6 +10,13 @@ cdef class Arena:
     cdef long long* saved
     cdef long long* hints
     cdef const double* powers
+    cdef const long long* layout
+    cdef const long long* items
+    cdef const unsigned char* kinds
+    cdef const unsigned char* prefix
+    cdef double* observed
+    cdef long long* numbers
+    cdef long long* result
     cdef const unsigned char* p
     cdef Py_ssize_t size
     cdef unsigned char* a8
@@ -19,6 +26,11 @@ cdef class Arena:
     cdef float* f32
     cdef double* f64
     cdef Py_ssize_t node_count
+    cdef Py_ssize_t prefix_bytes
+    cdef Py_ssize_t hint_count
+    cdef Py_ssize_t size_bytes
+    cdef bint is_blank
+    cdef bint is_prepared
     cdef long long number
     cdef long long empty_items
     cdef double value
@@ -31,7 +43,13 @@ cdef class Arena:
     cdef long long code_node
     cdef long long code_offset
     cdef object held_buffers
+    cdef object held_arena
+    cdef readonly tuple views
 
+    cdef void _use(self, long long* numbers) noexcept
+    cdef void _prepare(self) noexcept nogil
+    cdef void _make_message(self) noexcept nogil
+    cdef bint _has_equal_keys(self, Py_ssize_t node) noexcept nogil
     cdef bint _append(self, long long position) noexcept nogil
     cdef Py_ssize_t _read_payload(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil
     cdef bint _append_batch(self, const long long* positions, Py_ssize_t count) noexcept nogil

@@ -47,6 +47,7 @@ _PLAIN_SECONDS = cython.declare(cython.longlong, 1 << 33)
 _MAX_FLOAT = cython.declare(cython.double, (2 - 2**-24) * 2.0**127)
 _ALIGNMENT = cython.declare(cython.longlong, 64)
 _MAX_COMPARED = cython.declare(cython.Py_ssize_t, 64)
+_MIN_BYTES = cython.declare(cython.longlong, 256)
 # Number of payloads between two copies of the counts.
 _BATCH_ROWS = cython.declare(cython.Py_ssize_t, 64)
 
@@ -55,16 +56,28 @@ _BATCH_ROWS = cython.declare(cython.Py_ssize_t, 64)
 class Arena:
     """A program and the arena that it fills; a subclass implements the encoding of the payloads.
 
+    It is used for one record batch after another: `reset` it, set its capacities, `attach` a buffer
+    of the size that `lay_out` returns, append payloads, `finish`, and `detach` the buffer.
+
+    Attributes:
+        views: The nodes; the counts (number of values of each node, then number of bytes of each
+            node, then a second copy of both: saved before a recent payload or, after a rollback,
+            what the payload needed); and the result of `shred`.
+
     Args:
         ops: The program, `OP_WIDTH` numbers per op; the first op reads the whole payload.
         links: Numbers that ops refer to.
         constants: Names, symbols and default values that ops refer to. The first 256 bytes map each
             character to its Base64 value, 255 for others.
-        nodes: The nodes, `NODE_WIDTH` numbers each; the first is that of the whole payload.
-        counts: Number of values of each node, then number of bytes of each node. Then a second copy
-            of both: saved before a recent payload or, after a rollback, what the payload needed.
-        hints: For JSON, which field of a record followed which; for protobuf, tokens and groups.
         powers: 10⁰ … 10²².
+        layout: The nodes, `NODE_WIDTH` numbers each; the first is that of the whole payload.
+        items: For each node, the node with the same number of values; see `Program.item_nodes`.
+        kinds: For each node, `PLAIN`, or whether its values are booleans or maps.
+        prefix: Header of the IPC message that `finish` makes, a multiple of 64 bytes.
+        observed: For each node, values and bytes per payload in an earlier batch; −1: unknown.
+        hint_count: Number of hints. For JSON, which field of a record followed which; for protobuf,
+            tokens and groups.
+        is_blank: Whether `_read_payload` requires that slots of omitted fields are blank.
     """
 
     def __init__(
@@ -72,62 +85,235 @@ class Arena:
         ops: cython.const[cython.longlong][::1],
         links: cython.const[cython.longlong][::1],
         constants: cython.const[cython.uchar][::1],
-        nodes: cython.longlong[::1],
-        counts: cython.longlong[::1],
-        hints: cython.longlong[::1],
         powers: cython.const[cython.double][::1],
+        layout: cython.const[cython.longlong][::1],
+        items: cython.const[cython.longlong][::1],
+        kinds: cython.const[cython.uchar][::1],
+        prefix: cython.const[cython.uchar][::1],
+        observed: cython.double[::1],
+        hint_count: cython.Py_ssize_t,
+        is_blank: cython.bint,
     ) -> None:
-        self.node_count = (nodes.shape[0] if cython.compiled else len(nodes)) // tables.NODE_WIDTH
+        width: cython.Py_ssize_t = layout.shape[0] if cython.compiled else len(layout)
+        self.node_count = width // tables.NODE_WIDTH
+        self.prefix_bytes = prefix.shape[0] if cython.compiled else len(prefix)
+        self.hint_count = hint_count + 1
+        self.is_blank = is_blank
+        hints: cython.Py_ssize_t = width + 4 * self.node_count + tables.RESULT_WIDTH
+        numbers = memoryview(bytearray(8 * (hints + self.hint_count))).cast("q")
+        counts: cython.Py_ssize_t = width + 4 * self.node_count
+        self.views = (numbers[:width], numbers[width:counts], numbers[counts:hints])
         if cython.compiled:
+            n: cython.longlong[::1] = numbers
             self.ops = cython.address(ops[0])
             self.links = cython.address(links[0])
             self.constants = cython.address(constants[0])
-            self.nodes = cython.address(nodes[0])
-            self.counts = cython.address(counts[0])
-            self.used = cython.address(counts[self.node_count])
-            self.saved = cython.address(counts[2 * self.node_count])
-            self.hints = cython.address(hints[0])
             self.powers = cython.address(powers[0])
-            self.held_buffers = [ops, links, constants, nodes, counts, hints, powers, None]
+            self.layout = cython.address(layout[0])
+            self.items = cython.address(items[0])
+            self.kinds = cython.address(kinds[0])
+            self.prefix = cython.address(prefix[0])
+            self.observed = cython.address(observed[0])
+            self.numbers = cython.address(n[0])
+            self.hints = cython.address(n[hints])
+            self.held_buffers = (
+                ops, links, constants, powers, layout, items, kinds, prefix, observed, n,
+            )  # fmt: skip
         else:
             self.ops = ops
             self.links = links
             self.constants = constants
-            self.nodes = nodes
-            self.counts = counts
-            self.used = counts[self.node_count :]
-            self.saved = counts[2 * self.node_count :]
-            self.hints = hints
             self.powers = powers
+            self.layout = layout
+            self.items = items
+            self.kinds = kinds
+            self.prefix = prefix
+            self.observed = observed
+            self.numbers = numbers
+            self.hints = numbers[hints:]
 
-    def attach(
-        self,
-        bytes_: cython.uchar[::1],
-        int16s: cython.short[::1],
-        int32s: cython.int[::1],
-        int64s: cython.longlong[::1],
-        floats: cython.float[::1],
-        doubles: cython.double[::1],
+    def reset(self) -> None:
+        """Forget all payloads, so that the arena can be used for other ones."""
+        k: cython.Py_ssize_t
+        self._use(self.numbers)
+        for k in range(self.node_count * tables.NODE_WIDTH):
+            self.nodes[k] = self.layout[k]
+        for k in range(4 * self.node_count):
+            self.counts[k] = 0
+        for k in range(self.hint_count):
+            self.hints[k] = 0
+
+    @cython.final
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _use(self, numbers: cython.pointer[cython.longlong]) -> cython.void:
+        """Use the nodes, counts and result of an arena."""
+        width: cython.Py_ssize_t = self.node_count * tables.NODE_WIDTH
+        if cython.compiled:
+            self.nodes = numbers
+            self.counts = numbers + width
+            self.used = self.counts + self.node_count
+            self.saved = self.used + self.node_count
+            self.result = self.saved + 2 * self.node_count
+        else:
+            self.nodes = numbers[:width]
+            self.counts = numbers[width:]
+            self.used = self.counts[self.node_count :]
+            self.saved = self.used[self.node_count :]
+            self.result = self.saved[2 * self.node_count :]
+
+    def join(self, other: Arena) -> None:
+        """Fill the arena of another program with the same shape, until the next `reset`."""
+        other._prepare()
+        self._use(other.numbers)
+        self.a8 = other.a8
+        self.a16 = other.a16
+        self.a32 = other.a32
+        self.a64 = other.a64
+        self.f32 = other.f32
+        self.f64 = other.f64
+        self.is_prepared = True
+        self.held_arena = other.held_arena
+
+    def set_capacities(
+        self, rows: cython.longlong, payload_bytes: cython.longlong, is_expecting: cython.bint
     ) -> None:
-        """Fill this arena from now on: six views of one buffer, whose first 64 bytes are scratch.
+        """Set capacities for some payloads, from the observed sizes of earlier ones or by a guess.
 
-        The buffer must have been passed to `clear`.
+        Args:
+            rows: Number of payloads.
+            payload_bytes: Approximate total size of the payloads.
+            is_expecting: Whether payloads are expected to be like earlier ones.
+        """
+        node: cython.Py_ssize_t
+        at: cython.Py_ssize_t
+        item: cython.Py_ssize_t
+        values: cython.double
+        size: cython.double
+        most_values: cython.double = rows + payload_bytes
+        most_bytes: cython.double = 4 * payload_bytes
+        variable_count: cython.longlong = 0
+        for node in range(self.node_count):
+            at = node * tables.NODE_WIDTH
+            variable_count += self.nodes[at + tables.STORAGE] == tables.VARIABLE
+        for node in range(self.node_count):
+            at = node * tables.NODE_WIDTH
+            item = self.items[node]
+            self.nodes[at + tables.CAPACITY] = 1 + rows
+            # Cap the estimates: earlier payloads may have been different, or hostile.
+            if item > 0:
+                values = self.observed[2 * item] if is_expecting else -1
+                if values < 0:
+                    values = 2
+                self.nodes[at + tables.CAPACITY] = 1 + _whole(min(rows * values * 1.1, most_values))
+            if self.nodes[at + tables.STORAGE] == tables.VARIABLE:
+                size = self.observed[2 * node + 1] if is_expecting else -1
+                if size < 0:
+                    size = most_bytes / 4 / variable_count / max(1, rows)
+                self.nodes[at + tables.BYTES_CAPACITY] = _MIN_BYTES + _whole(
+                    min(rows * size * 1.1, most_bytes)
+                )
+
+    def lay_out(self, guard_bytes: cython.Py_ssize_t) -> int:
+        """Assign a location in the arena to the regions of each node, by its capacities.
+
+        `guard_bytes` before and after each region are unused, a multiple of 64. Returns the size of
+        the arena in bytes, a multiple of 64.
+        """
+        node: cython.Py_ssize_t
+        at: cython.Py_ssize_t
+        storage: cython.longlong
+        width: cython.longlong
+        places: cython.longlong
+        place: cython.longlong = self.prefix_bytes + guard_bytes
+        for node in range(self.node_count):
+            at = node * tables.NODE_WIDTH
+            storage = self.nodes[at + tables.STORAGE]
+            # Including the spare slot.
+            places = self.nodes[at + tables.CAPACITY] + 1
+            width = _width(storage)
+            self.nodes[at + tables.VALID] = place
+            place += _aligned(places) + guard_bytes
+            self.nodes[at + tables.DATA] = place // max(width, 1)
+            if storage == tables.VARIABLE or storage == tables.LIST:
+                places += 1
+            place += _aligned(width * places) + guard_bytes
+            self.nodes[at + tables.BYTES] = place
+            place += _aligned(self.nodes[at + tables.BYTES_CAPACITY]) + guard_bytes
+        return place + _ALIGNMENT
+
+    def attach(self, bytes_: cython.uchar[::1]) -> None:
+        """Fill this buffer from now on; it starts at a multiple of 64 bytes.
+
+        Its first 64 bytes are scratch until `finish` writes the header of the message.
         """
         if cython.compiled:
             self.a8 = cython.address(bytes_[0])
-            self.a16 = cython.address(int16s[0])
-            self.a32 = cython.address(int32s[0])
-            self.a64 = cython.address(int64s[0])
-            self.f32 = cython.address(floats[0])
-            self.f64 = cython.address(doubles[0])
-            self.held_buffers[7] = bytes_
+            self.a16 = cython.cast(cython.pointer[cython.short], self.a8)
+            self.a32 = cython.cast(cython.pointer[cython.int], self.a8)
+            self.a64 = cython.cast(cython.pointer[cython.longlong], self.a8)
+            self.f32 = cython.cast(cython.pointer[cython.float], self.a8)
+            self.f64 = cython.cast(cython.pointer[cython.double], self.a8)
+            self.size_bytes = bytes_.shape[0]
         else:
             self.a8 = bytes_
-            self.a16 = int16s
-            self.a32 = int32s
-            self.a64 = int64s
-            self.f32 = floats
-            self.f64 = doubles
+            self.a16 = bytes_.cast("h")
+            self.a32 = bytes_.cast("i")
+            self.a64 = bytes_.cast("q")
+            self.f32 = bytes_.cast("f")
+            self.f64 = bytes_.cast("d")
+            self.size_bytes = len(bytes_)
+        self.is_prepared = False
+        self.held_arena = bytes_
+
+    def detach(self) -> None:
+        """Release the buffer."""
+        self.held_arena = None
+        if not cython.compiled:
+            self.a8 = self.a16 = self.a32 = self.a64 = self.f32 = self.f64 = None
+
+    def prepare(self) -> None:
+        """Initialize the buffer; other methods do so if it is necessary."""
+        with cython.nogil:
+            self._prepare()
+
+    @cython.final
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _prepare(self) -> cython.void:
+        """Mark all values as valid, and start all offsets at 0, if that was not done yet.
+
+        If `is_blank`, set all slots of fields in structs to null or zero, as `IF_MISSING` says.
+        """
+        node: cython.Py_ssize_t
+        at: cython.Py_ssize_t
+        child: cython.Py_ssize_t
+        place: cython.Py_ssize_t
+        length: cython.Py_ssize_t
+        storage: cython.longlong
+        if self.is_prepared:
+            return
+        self.is_prepared = True
+        for node in range(self.node_count):
+            at = node * tables.NODE_WIDTH
+            place = self.nodes[at + tables.VALID]
+            # Including the spare slot.
+            length = self.nodes[at + tables.CAPACITY] + 1
+            storage = self.nodes[at + tables.STORAGE]
+            if cython.compiled:
+                memset(self.a8 + place, 1, length)
+            else:
+                self.a8[place : place + length] = b"\1" * length
+            if storage == tables.VARIABLE or storage == tables.LIST:
+                self.a32[self.nodes[at + tables.DATA]] = 0
+        for node in range(self.node_count if self.is_blank else 0):
+            at = node * tables.NODE_WIDTH
+            if self.nodes[at + tables.STORAGE] == tables.STRUCT:
+                child = node + 1
+                while child < self.nodes[at + tables.STOP]:
+                    self._blank(child, 0, self.nodes[child * tables.NODE_WIDTH + tables.CAPACITY])
+                    child = self.nodes[child * tables.NODE_WIDTH + tables.STOP]
 
     def shred(
         self,
@@ -135,19 +321,19 @@ class Arena:
         positions: cython.const[cython.longlong][::1],
         first: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
-        result: cython.longlong[::1],
         is_canonical: cython.bint = False,
     ) -> None:
         """Append the values of the payloads at positions `[first, stop)` of `data`.
+
+        The result is `[row, code, node, offset]`: the payload that was not appended, or `stop` if
+        all were; the reason; the node that refused its value, or `ABSENT`; and where in `data` the
+        problem was found.
 
         Args:
             data: The bytes.
             positions: Position of each payload in `data`; `ABSENT`: its value is null.
             first: Number of the first payload.
             stop: End of the payload numbers, exclusive.
-            result: Receives `[row, code, node, offset]`: the payload that was not appended, or
-                `stop` if all were; the reason; the node that refused its value, or `ABSENT`; and
-                where in `data` the problem was found.
             is_canonical: Whether the payloads were rewritten because they were `NOT_CANONICAL`.
         """
         row: cython.Py_ssize_t = first
@@ -164,6 +350,7 @@ class Arena:
             self.p = data
             self.size = len(data)
         with cython.nogil:
+            self._prepare()
             while row < stop:
                 if cython.compiled:
                     memcpy(self.saved, self.counts, state * 8)
@@ -189,15 +376,47 @@ class Arena:
                     batch_rows = row - batch_start
                     row = batch_start
                     self._reset_code()
-        result[tables.RESULT_ROW] = row
-        result[tables.RESULT_CODE] = self.code
-        result[tables.RESULT_NODE] = self.code_node
-        result[tables.RESULT_OFFSET] = self.code_offset
+        self.result[tables.RESULT_ROW] = row
+        self.result[tables.RESULT_CODE] = self.code
+        self.result[tables.RESULT_NODE] = self.code_node
+        self.result[tables.RESULT_OFFSET] = self.code_offset
 
     def append_null(self) -> bool:
         """Append a null for a payload that cannot be decoded; return False if there is no room."""
+        self._prepare()
         self.code = tables.OK
         return self._null(0) and self.code == tables.OK
+
+    def finish(self) -> list[int]:
+        """Turn the filled arena into an IPC message with its regions as body.
+
+        Returns:
+            The nodes of maps that may have duplicate keys, or are too long to tell.
+        """
+        node: cython.Py_ssize_t
+        rows: cython.double = max(1, self.counts[0])
+        for node in range(self.node_count):
+            if (
+                self.items[node] > 0
+                or self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.VARIABLE
+            ):
+                self.observed[2 * node] = self.counts[node] / rows
+                self.observed[2 * node + 1] = self.used[node] / rows
+        is_any_equal: cython.bint = False
+        with cython.nogil:
+            self._prepare()
+            for node in range(self.node_count):
+                if self.kinds[node] == tables.IS_MAP:
+                    self.saved[node] = self._has_equal_keys(node)
+                    is_any_equal |= self.saved[node] != 0
+            self._make_message()
+        if not is_any_equal:
+            return []
+        return [
+            node
+            for node in range(self.node_count)
+            if self.kinds[node] == tables.IS_MAP and self.saved[node] != 0
+        ]
 
     @cython.final
     @cython.cfunc
@@ -283,10 +502,29 @@ class Arena:
     def _blank(
         self, node: cython.Py_ssize_t, first: cython.longlong, stop: cython.longlong
     ) -> cython.void:
-        """Blank those slots `[first, stop)` of a node that exist."""
-        stop = min(stop, self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY])
-        if first < stop:
-            _blank(self.a8, self.nodes, node, first, stop)
+        """Set slots `[first, stop)` of a node that exist to null or zero, as `IF_MISSING` says."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        storage: cython.longlong = self.nodes[at + tables.STORAGE]
+        is_valid: cython.int = self.nodes[at + tables.IF_MISSING] != tables.NULL
+        valid: cython.Py_ssize_t = self.nodes[at + tables.VALID] + first
+        width: cython.Py_ssize_t = 4
+        place: cython.Py_ssize_t = self.nodes[at + tables.DATA] + first
+        count: cython.Py_ssize_t = min(stop, self.nodes[at + tables.CAPACITY]) - first
+        if count <= 0:
+            return
+        if storage == tables.VARIABLE or storage == tables.LIST:
+            # A value owns the second of its two offsets: its end.
+            place += 1
+        elif storage == tables.STRUCT:
+            width = 0
+        else:
+            width = 1 << storage
+        if cython.compiled:
+            memset(self.a8 + valid, is_valid, count)
+            memset(self.a8 + place * width, 0, count * width)
+        else:
+            self.a8[valid : valid + count] = bytes([is_valid]) * count
+            self.a8[place * width : (place + count) * width] = bytes(count * width)
 
     # ------------------------------------------------------------------------
     # Nodes: each `_put…` appends one value to a node, and returns whether the payload still fits
@@ -771,40 +1009,80 @@ class Arena:
                 i += 1
         return True
 
+    # ------------------------------------------------------------------------
+    # The record batch
 
-def lay_out(
-    nodes: cython.longlong[::1],
-    count: cython.Py_ssize_t,
-    first: cython.Py_ssize_t,
-    guard_bytes: cython.Py_ssize_t,
-) -> int:
-    """Assign a location in the arena to the regions of each node, by its capacities.
-
-    The first region starts at `first` or later; `guard_bytes` before and after each region are
-    unused. Both are multiples of 64. Returns the size of the arena in bytes.
-    """
-    node: cython.Py_ssize_t
-    at: cython.Py_ssize_t
-    storage: cython.longlong
-    width: cython.longlong
-    places: cython.longlong
-    place: cython.longlong = first + guard_bytes
-    with cython.nogil:
+    @cython.final
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _make_message(self) -> cython.void:
+        """Write the header of the message, and pack booleans into bits."""
+        node: cython.Py_ssize_t
+        count: cython.Py_ssize_t = self.node_count
+        body: cython.Py_ssize_t = self.prefix_bytes
+        array: cython.Py_ssize_t = ipc_message.NODES
+        buffer: cython.Py_ssize_t = array + 2 * count + 1
+        at: cython.Py_ssize_t
+        place: cython.Py_ssize_t
+        values: cython.Py_ssize_t
+        storage: cython.longlong
+        width: cython.longlong
+        w: cython.pointer[cython.longlong] = self.a64
+        if cython.compiled:
+            memcpy(self.a8, self.prefix, body)
+        else:
+            self.a8[:body] = self.prefix
+        w[ipc_message.BODY_BYTES] = self.size_bytes - body
+        w[ipc_message.ROWS] = self.counts[0]
         for node in range(count):
             at = node * tables.NODE_WIDTH
-            storage = nodes[at + tables.STORAGE]
-            # Including the spare slot.
-            places = nodes[at + tables.CAPACITY] + 1
+            storage = self.nodes[at + tables.STORAGE]
+            values = self.counts[node]
+            place = self.nodes[at + tables.VALID]
+            w[array] = values
+            w[array + 1] = values - _pack_flags(self.a8, place, values)
+            w[buffer] = place - body
+            w[buffer + 1] = (values + 7) // 8
+            array += 2
+            buffer += 2
+            if storage == tables.STRUCT:
+                continue
             width = _width(storage)
-            nodes[at + tables.VALID] = place
-            place += _aligned(places) + guard_bytes
-            nodes[at + tables.DATA] = place // max(width, 1)
-            if storage == tables.VARIABLE or storage == tables.LIST:
-                places += 1
-            place += _aligned(width * places) + guard_bytes
-            nodes[at + tables.BYTES] = place
-            place += _aligned(nodes[at + tables.BYTES_CAPACITY]) + guard_bytes
-    return place + _ALIGNMENT
+            place = self.nodes[at + tables.DATA] * width
+            w[buffer] = place - body
+            if self.kinds[node] == tables.IS_BOOLEAN:
+                _pack_flags(self.a8, place, values)
+                w[buffer + 1] = (values + 7) // 8
+            elif storage == tables.VARIABLE or storage == tables.LIST:
+                w[buffer + 1] = width * (values + 1)
+            else:
+                w[buffer + 1] = width * values
+            buffer += 2
+            if storage == tables.VARIABLE:
+                w[buffer] = self.nodes[at + tables.BYTES] - body
+                w[buffer + 1] = self.used[node]
+                buffer += 2
+
+    @cython.final
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _has_equal_keys(self, node: cython.Py_ssize_t) -> cython.bint:
+        """Return whether a map of a node may have duplicate keys; True if a map is too long.
+
+        The values of `node` are maps; `node + 2` is the node of their keys.
+        """
+        at: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.DATA]
+        key: cython.Py_ssize_t = (node + 2) * tables.NODE_WIDTH
+        row: cython.Py_ssize_t
+        w: cython.pointer[cython.int] = self.a32
+        for row in range(self.counts[node]):
+            if w[at + row + 1] - w[at + row] > 1 and _is_any_equal(
+                self.a8, w, self.nodes, key, w[at + row], w[at + row + 1]
+            ):
+                return True
+        return False
 
 
 @cython.cfunc
@@ -829,152 +1107,14 @@ def _width(storage: cython.longlong):
     return cython.cast(cython.longlong, 1) << storage if cython.compiled else 1 << storage
 
 
-def clear(
-    bytes_: cython.uchar[::1], nodes: cython.const[cython.longlong][::1], count: cython.Py_ssize_t
-) -> None:
-    """Mark all values of an arena as valid, and start all offsets at 0."""
-    node: cython.Py_ssize_t
-    at: cython.Py_ssize_t
-    place: cython.Py_ssize_t
-    length: cython.Py_ssize_t
-    storage: cython.longlong
-    data: cython.Py_ssize_t
-    with cython.nogil:
-        for node in range(count):
-            at = node * tables.NODE_WIDTH
-            place = nodes[at + tables.VALID]
-            # Including the spare slot.
-            length = nodes[at + tables.CAPACITY] + 1
-            storage = nodes[at + tables.STORAGE]
-            data = 4 * nodes[at + tables.DATA]
-            if cython.compiled:
-                memset(cython.address(bytes_[place]), 1, length)
-            else:
-                bytes_[place : place + length] = b"\1" * length
-            if storage == tables.VARIABLE or storage == tables.LIST:
-                if cython.compiled:
-                    memset(cython.address(bytes_[data]), 0, 4)
-                else:
-                    bytes_[data : data + 4] = bytes(4)
-
-
-def blank_fields(
-    bytes_: cython.uchar[::1], nodes: cython.const[cython.longlong][::1], count: cython.Py_ssize_t
-) -> None:
-    """After `clear`, set all slots of fields in structs to null or zero, as `IF_MISSING` says."""
-    node: cython.Py_ssize_t
-    child: cython.Py_ssize_t
-    if cython.compiled:
-        p: cython.pointer[cython.uchar] = cython.address(bytes_[0])
-        q: cython.pointer[cython.const[cython.longlong]] = cython.address(nodes[0])
-    else:
-        p = bytes_
-        q = nodes
-    with cython.nogil:
-        for node in range(count):
-            if q[node * tables.NODE_WIDTH + tables.STORAGE] == tables.STRUCT:
-                child = node + 1
-                while child < q[node * tables.NODE_WIDTH + tables.STOP]:
-                    _blank(p, q, child, 0, q[child * tables.NODE_WIDTH + tables.CAPACITY])
-                    child = q[child * tables.NODE_WIDTH + tables.STOP]
-
-
 @cython.cfunc
+@cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-@cython.returns(cython.void)
-def _blank(
-    p: cython.pointer[cython.uchar],
-    nodes: cython.pointer[cython.const[cython.longlong]],
-    node: cython.Py_ssize_t,
-    first: cython.longlong,
-    stop: cython.longlong,
-):
-    """Set the slots `[first, stop)` of a node to null, or to zero, according to `IF_MISSING`."""
-    at: cython.Py_ssize_t = node * tables.NODE_WIDTH
-    storage: cython.longlong = nodes[at + tables.STORAGE]
-    is_valid: cython.int = nodes[at + tables.IF_MISSING] != tables.NULL
-    valid: cython.Py_ssize_t = nodes[at + tables.VALID] + first
-    width: cython.Py_ssize_t = 4
-    place: cython.Py_ssize_t = nodes[at + tables.DATA] + first
-    count: cython.Py_ssize_t = stop - first
-    if storage == tables.VARIABLE or storage == tables.LIST:
-        # A value owns the second of its two offsets: its end.
-        place += 1
-    elif storage == tables.STRUCT:
-        width = 0
-    else:
-        width = 1 << storage
-    if cython.compiled:
-        memset(p + valid, is_valid, count)
-        memset(p + place * width, 0, count * width)
-    else:
-        p[valid : valid + count] = bytes([is_valid]) * count
-        p[place * width : (place + count) * width] = bytes(count * width)
-
-
-def make_message(
-    bytes_: cython.uchar[::1],
-    words: cython.longlong[::1],
-    nodes: cython.const[cython.longlong][::1],
-    counts: cython.const[cython.longlong][::1],
-    booleans: cython.const[cython.uchar][::1],
-    message: cython.Py_ssize_t,
-    body: cython.Py_ssize_t,
-) -> None:
-    """Turn a filled arena into an IPC message with its regions as body; it takes no more values.
-
-    The message starts at `message`, a multiple of 8; its header is complete except for the numbers.
-    Its body starts at `body`. `words` is the arena as 64-bit numbers. `booleans` says which nodes
-    have booleans, which are packed into bits.
-    """
-    node: cython.Py_ssize_t
-    count: cython.Py_ssize_t = booleans.shape[0] if cython.compiled else len(booleans)
-    length: cython.Py_ssize_t = bytes_.shape[0] if cython.compiled else len(bytes_)
-    begin: cython.Py_ssize_t = message // 8
-    array: cython.Py_ssize_t = begin + ipc_message.NODES
-    buffer: cython.Py_ssize_t = array + 2 * count + 1
-    at: cython.Py_ssize_t
-    place: cython.Py_ssize_t
-    values: cython.Py_ssize_t
-    storage: cython.longlong
-    width: cython.longlong
-    if cython.compiled:
-        p: cython.pointer[cython.uchar] = cython.address(bytes_[0])
-        w: cython.pointer[cython.longlong] = cython.address(words[0])
-    else:
-        p, w = bytes_, words
-    with cython.nogil:
-        w[begin + ipc_message.BODY_BYTES] = length - body
-        w[begin + ipc_message.ROWS] = counts[0]
-        for node in range(count):
-            at = node * tables.NODE_WIDTH
-            storage = nodes[at + tables.STORAGE]
-            values = counts[node]
-            place = nodes[at + tables.VALID]
-            w[array] = values
-            w[array + 1] = values - _pack_flags(p, place, values)
-            w[buffer] = place - body
-            w[buffer + 1] = (values + 7) // 8
-            array += 2
-            buffer += 2
-            if storage == tables.STRUCT:
-                continue
-            width = _width(storage)
-            place = nodes[at + tables.DATA] * width
-            w[buffer] = place - body
-            if booleans[node] != 0:
-                _pack_flags(p, place, values)
-                w[buffer + 1] = (values + 7) // 8
-            elif storage == tables.VARIABLE or storage == tables.LIST:
-                w[buffer + 1] = width * (values + 1)
-            else:
-                w[buffer + 1] = width * values
-            buffer += 2
-            if storage == tables.VARIABLE:
-                w[buffer] = nodes[at + tables.BYTES] - body
-                w[buffer + 1] = counts[count + node]
-                buffer += 2
+@cython.returns(cython.longlong)
+def _whole(value: cython.double):
+    """Return a number that is not negative without its fraction."""
+    return cython.cast(cython.longlong, value) if cython.compiled else int(value)
 
 
 @cython.cfunc
@@ -1007,37 +1147,6 @@ def _pack_flags(
             eight |= p[place + 8 * whole + k] << k
         p[place + whole] = eight
     return flag_count
-
-
-def has_equal_keys(
-    bytes_: cython.const[cython.uchar][::1],
-    ints: cython.const[cython.int][::1],
-    nodes: cython.const[cython.longlong][::1],
-    counts: cython.const[cython.longlong][::1],
-    node: cython.Py_ssize_t,
-) -> bool:
-    """Return whether a map of a node may have duplicate keys; True if a map is too long.
-
-    Call it before `make_message`. `ints` is the arena as 32-bit numbers. The values of `node` are
-    maps; `node + 2` is the node of their keys.
-    """
-    at: cython.Py_ssize_t = nodes[node * tables.NODE_WIDTH + tables.DATA]
-    key: cython.Py_ssize_t = (node + 2) * tables.NODE_WIDTH
-    row: cython.Py_ssize_t
-    is_equal: cython.bint = False
-    if cython.compiled:
-        p: cython.pointer[cython.const[cython.uchar]] = cython.address(bytes_[0])
-        w: cython.pointer[cython.const[cython.int]] = cython.address(ints[0])
-        numbers: cython.pointer[cython.const[cython.longlong]] = cython.address(nodes[0])
-    else:
-        p, w, numbers = bytes_, ints, nodes
-    with cython.nogil:
-        for row in range(counts[node]):
-            if w[at + row + 1] - w[at + row] > 1:
-                is_equal = _is_any_equal(p, w, numbers, key, w[at + row], w[at + row + 1])
-                if is_equal:
-                    break
-    return is_equal
 
 
 @cython.cfunc

@@ -86,6 +86,12 @@ class Shredder(Arena):
     next_read: cython.longlong
     prefetch_stop: cython.longlong
 
+    def reset(self) -> None:
+        """Forget all payloads, so that the arena can be used for other ones."""
+        Arena.reset(self)
+        self.column_pause = 0
+        self.step_pause = 0
+
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)

@@ -18,6 +18,9 @@ cdef enum:
     VARIABLE = 5
     LIST = 6
     STRUCT = 7
+    PLAIN = 0
+    IS_BOOLEAN = 1
+    IS_MAP = 2
     NULL = -1
     ZERO = -2
     OPCODE = 0
@@ -127,6 +130,7 @@ cdef enum:
     RESULT_CODE = 1
     RESULT_NODE = 2
     RESULT_OFFSET = 3
+    RESULT_WIDTH = 4
     OK = 0
     FULL = 1
     NOT_CANONICAL = 2

@@ -5,10 +5,11 @@ from __future__ import annotations
 import string
 from array import array
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from arrow_io.core import builds
 from arrow_io.core.ipc_message import message_prefix
 from arrow_io.core.lazy import cached_property
 from arrow_io.payloads import tables
@@ -40,8 +41,6 @@ class Program:
         item_nodes: For each node, the node with the same number of values: the item of the
             innermost list or map around it, or 0, the whole payload.
         hint_count: Number of hints that it needs.
-        observed_sizes: For each of `variable_nodes`, values and bytes per payload in the last
-            arena.
         make_canonical: Rewrites a payload that was `NOT_CANONICAL`; raises `ValueError` if the
             payload is not valid in its encoding.
     """
@@ -55,8 +54,8 @@ class Program:
     nodes: tuple[int, ...]
     item_nodes: tuple[int, ...]
     hint_count: int
-    observed_sizes: dict[int, tuple[float, float]] = field(default_factory=dict, compare=False)
     make_canonical: Callable[[bytes], bytes] | None = None
+    _idle_arenas: dict[Any, list[Any]] = field(default_factory=dict, compare=False)
 
     @cached_property
     def node_count(self) -> int:
@@ -64,9 +63,9 @@ class Program:
         return len(self.nodes) // tables.NODE_WIDTH
 
     @cached_property
-    def node_numbers(self) -> memoryview:
-        """`nodes` as a memoryview."""
-        return memoryview(array("q", self.nodes))
+    def observed_sizes(self) -> memoryview:
+        """For each node, values and bytes per payload in the last arena; −1 before the first."""
+        return memoryview(array("d", [-1.0] * (2 * self.node_count)))
 
     @cached_property
     def storages(self) -> tuple[int, ...]:
@@ -84,26 +83,47 @@ class Program:
         """Schema of that message: one column with the type of the shape."""
         return pa.schema([pa.field("", self.shape.type)])
 
-    @cached_property
-    def booleans(self) -> bytes:
-        """For each node, whether its values are booleans."""
-        return bytes(pa.types.is_boolean(each.type) for each in self.shape.walk())
+    def take_arena(self) -> Any:  # noqa: ANN401 - its module has no types
+        """Return an empty arena of the build in use, which `return_arena` gives back.
+
+        An arena takes long to make, compared with a small record batch. Each thread that decodes
+        uses one at a time.
+        """
+        kind = builds.in_use.payloads(self.encoding).Shredder
+        try:
+            arena = self._idle_arenas[kind].pop()
+        except (KeyError, IndexError):
+            arena = kind(*self._arena_arguments)
+        arena.reset()
+        return arena
+
+    def return_arena(self, arena: Any) -> None:  # noqa: ANN401
+        """Keep an arena, which is not used any more, for the next record batch."""
+        arena.detach()
+        kind = builds.in_use.payloads(self.encoding).Shredder
+        self._idle_arenas.setdefault(kind, []).append(arena)
 
     @cached_property
-    def maps(self) -> tuple[int, ...]:
-        """The nodes that are maps."""
-        return tuple(
-            node for node, each in enumerate(self.shape.walk()) if pa.types.is_map(each.type)
+    def _arena_arguments(self) -> tuple[Any, ...]:
+        return (
+            self.ops,
+            self.links,
+            self.constants,
+            POWERS_OF_TEN,
+            memoryview(array("q", self.nodes)),
+            memoryview(array("q", self.item_nodes)),
+            bytes(_kind(each.type) for each in self.shape.walk()),
+            self.message_prefix,
+            self.observed_sizes,
+            self.hint_count,
+            self.encoding == "protobuf",
         )
 
-    @cached_property
-    def variable_nodes(self) -> tuple[int, ...]:
-        """The nodes whose size per payload varies."""
-        return tuple(
-            node
-            for node, storage in enumerate(self.storages)
-            if self.item_nodes[node] or storage == tables.VARIABLE
-        )
+
+def _kind(type_: pa.DataType) -> int:
+    if pa.types.is_map(type_):
+        return tables.IS_MAP
+    return tables.IS_BOOLEAN if pa.types.is_boolean(type_) else tables.PLAIN
 
 
 class ProgramBuilder:

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import pyarrow as pa
 
-from arrow_io.core import builds
 from arrow_io.core.memory import allocate
 from arrow_io.core.wording import counted
 from arrow_io.errors import SchemaError
 from arrow_io.messages.message_columns import keep_last_of_equal
 from arrow_io.payloads import tables
-from arrow_io.payloads.program import POWERS_OF_TEN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from arrow_io.payloads.program import Program
     from arrow_io.payloads.shape import Shape
@@ -29,10 +27,7 @@ _GROWTHS = (2.0, 1.25)
 
 There is no smaller one: each growth copies the arena, so it must make room for many payloads.
 """
-_SCRATCH_BYTES = 64
-"""Scratch space before the message, whose regions start at multiples of 64."""
 WITH_OFFSETS = frozenset({tables.VARIABLE, tables.LIST})
-_MIN_BYTES = 256
 
 
 class Misfit(NamedTuple):
@@ -78,35 +73,29 @@ class Shredding:
     def __init__(
         self, program: Program, rows: int, payload_bytes: int, *, is_for_one: bool = False
     ) -> None:
-        count, width = program.node_count, len(program.nodes)
-        self._arena = builds.in_use.payloads("arena")
         self._program = program
         self._rows = rows
         self._is_for_one = is_for_one
-        self._storages = program.storages
-        numbers = memoryview(bytearray(8 * (width + 4 * count + 4))).cast("q")
-        self._nodes = numbers[:width]
-        self._counts = numbers[width : width + 4 * count]
-        self._result = numbers[width + 4 * count :]
-        self._first = _SCRATCH_BYTES + len(program.message_prefix)
-        # By id of the program, which is kept so that its id is not reused.
-        self._shredders: dict[int, tuple[Program, Any]] = {}
-        self._set_capacities(payload_bytes, {} if is_for_one else program.observed_sizes)
+        self._arena = program.take_arena()
+        self._nodes, self._counts, self._result = self._arena.views
+        # By id of the program, which is kept so that its id is not reused. All use one buffer.
+        self._arenas: dict[int, tuple[Program, Any]] = {id(program): (program, self._arena)}
+        self._set_capacities(payload_bytes, is_expecting=not is_for_one)
         size_bytes = self._lay_out()
         if size_bytes > MAX_EXPECTED_BYTES:
-            self._set_capacities(payload_bytes, {})
+            self._set_capacities(payload_bytes, is_expecting=False)
             size_bytes = self._lay_out()
         while size_bytes > self.max_bytes:
             if self._rows <= 1:
                 message = (
-                    f"one row of {counted(count, 'field')}, nested ones included, takes more than"
-                    f" {counted(self.max_bytes, 'byte')}: request fewer columns"
+                    f"one row of {counted(program.node_count, 'field')}, nested ones included,"
+                    f" takes more than {counted(self.max_bytes, 'byte')}: request fewer columns"
                 )
                 raise SchemaError(message)
             self._rows, payload_bytes = self._rows // 2, payload_bytes // 2
-            self._set_capacities(payload_bytes, {})
+            self._set_capacities(payload_bytes, is_expecting=False)
             size_bytes = self._lay_out()
-        self._buffer, self._views = self._allocate(size_bytes)
+        self._allocate(size_bytes)
 
     @classmethod
     def for_one(cls, program: Program) -> Self:
@@ -120,7 +109,8 @@ class Shredding:
     @property
     def room(self) -> int:
         """Number of payloads that can still be appended."""
-        return self._rows - self._counts[0]
+        count: int = self._counts[0]
+        return self._rows - count
 
     def append(
         self, program: Program, data: memoryview, positions: memoryview, first: int, stop: int
@@ -130,10 +120,10 @@ class Shredding:
         Returns:
             None if all were appended; otherwise the first payload that was not. All before it were.
         """
-        shredder = self._shredder(program)
+        arena = self._arena_of(program)
         row, last = first, min(stop, first + self.room)
         while row < last:
-            shredder.shred(data, positions, row, last, self._result)
+            arena.shred(data, positions, row, last)
             row, code, node, offset = self._result
             if code == tables.OK:
                 break
@@ -163,77 +153,36 @@ class Shredding:
 
     def append_null(self, program: Program) -> None:
         """Append a null for a payload that cannot be decoded; there must be `room`."""
-        appended = self._shredder(program).append_null()
+        appended = self._arena_of(program).append_null()
         assert appended  # noqa: S101 - `room` guarantees a slot for a null
 
     def finish(self) -> pa.Array:
         """Return the values that were appended; nothing can be appended afterwards."""
-        count, rows = self._program.node_count, max(1, self._counts[0])
-        for node in self._program.variable_nodes:
-            values, used = self._counts[node], self._counts[count + node]
-            self._program.observed_sizes[node] = (values / rows, used / rows)
-        program = self._program
-        whole, words = self._views[0], self._views[3]
-        maps = [
-            node
-            for node in program.maps
-            if self._arena.has_equal_keys(whole, self._views[2], self._nodes, self._counts, node)
-        ]
-        whole[_SCRATCH_BYTES : self._first] = program.message_prefix
-        self._arena.make_message(
-            whole, words, self._nodes, self._counts, program.booleans, _SCRATCH_BYTES, self._first
-        )
-        message = self._buffer.slice(_SCRATCH_BYTES)
-        values = pa.ipc.read_record_batch(message, program.schema).column(0)
-        return _keep_last_keys(values, program.shape, 0, maps) if maps else values
+        maps = self._arena.finish()
+        for program, arena in self._arenas.values():
+            program.return_arena(arena)
+        self._arenas = {}
+        shape = self._program.shape
+        values = pa.ipc.read_record_batch(self._buffer, self._program.schema).column(0)
+        return _keep_last_keys(values, shape, 0, maps) if maps else values
 
     # The arena
 
-    def _set_capacities(
-        self, payload_bytes: int, observed_sizes: Mapping[int, tuple[float, float]]
-    ) -> None:
+    def _set_capacities(self, payload_bytes: int, *, is_expecting: bool) -> None:
         """Set capacities from the observed sizes of earlier payloads, or from a guess."""
-        program, rows = self._program, self._rows
-        variable = self._storages.count(tables.VARIABLE)
-        share = payload_bytes / max(1, variable) / max(1, rows)
-        self._nodes[:] = program.node_numbers
-        self._nodes[tables.CAPACITY :: tables.NODE_WIDTH] = (
-            _numbers([1 + rows]) * program.node_count
-        )
-        for node in program.variable_nodes:
-            start = node * tables.NODE_WIDTH
-            item = program.item_nodes[node]
-            values, _ = observed_sizes.get(item, (2.0, 0.0))
-            _, bytes_ = observed_sizes.get(node, (2.0, share))
-            # Cap the estimate: earlier payloads may have been different, or hostile.
-            if item:
-                capacity = min(int(rows * values * 1.1), rows + payload_bytes)
-                self._nodes[start + tables.CAPACITY] = 1 + capacity
-            if self._storages[node] == tables.VARIABLE:
-                capacity = min(int(rows * bytes_ * 1.1), 4 * payload_bytes)
-                self._nodes[start + tables.BYTES_CAPACITY] = capacity + _MIN_BYTES
+        self._arena.set_capacities(self._rows, payload_bytes, is_expecting)
 
     def _lay_out(self) -> int:
         """Assign the regions their locations, and return the size of the arena in bytes."""
-        size: int = self._arena.lay_out(
-            self._nodes, self._program.node_count, self._first, self.guard_bytes
-        )
+        size: int = self._arena.lay_out(self.guard_bytes)
         return size
 
-    def _shredder(self, program: Program) -> Any:  # noqa: ANN401 - its module has no types
-        entry = self._shredders.get(id(program))
+    def _arena_of(self, program: Program) -> Any:  # noqa: ANN401 - its module has no types
+        entry = self._arenas.get(id(program))
         if entry is None:
-            shredder = builds.in_use.payloads(program.encoding).Shredder(
-                program.ops,
-                program.links,
-                program.constants,
-                self._nodes,
-                self._counts,
-                memoryview(bytearray(8 * (program.hint_count + 1))).cast("q"),
-                POWERS_OF_TEN,
-            )
-            shredder.attach(*self._views)
-            entry = self._shredders[id(program)] = program, shredder
+            arena = program.take_arena()
+            arena.join(self._arena)
+            entry = self._arenas[id(program)] = program, arena
         return entry[1]
 
     def _append_canonical(self, program: Program, payload: bytes) -> tuple[int, int]:
@@ -247,10 +196,9 @@ class Shredding:
             is_json = program.encoding == "json"
             return tables.BAD_JSON if is_json else tables.BAD_MESSAGE, tables.ABSENT
         position = memoryview(_numbers([len(canonical)]))
+        arena = self._arena_of(program)
         while True:
-            self._shredder(program).shred(
-                memoryview(canonical), position, 0, 1, self._result, is_canonical=True
-            )
+            arena.shred(memoryview(canonical), position, 0, 1, is_canonical=True)
             _, code, node, _ = self._result
             if code != tables.FULL:
                 return code, node
@@ -276,9 +224,11 @@ class Shredding:
     def _make_room(self, factor: float) -> None:
         count, item_nodes = self._program.node_count, self._program.item_nodes
         reached, reached_bytes = (self._counts[n * count : (n + 1) * count] for n in (2, 3))
-        widths = [1 + tables.WIDTHS[storage] for storage in self._storages]
+        widths = [1 + tables.WIDTHS[storage] for storage in self._program.storages]
         total = sum(map(mul, reached, widths)) + sum(reached_bytes)
-        mean_bytes = int((factor - 1) * total / (count + self._storages.count(tables.VARIABLE)))
+        mean_bytes = int(
+            (factor - 1) * total / (count + self._program.storages.count(tables.VARIABLE))
+        )
 
         # Nodes with the same number of values share one capacity.
         most, sizes, item_bytes = [0] * count, [0] * count, [0] * count
@@ -291,7 +241,7 @@ class Shredding:
             capacity = max(self._nodes[index], least, int(factor * needed))
             self._nodes[index] = min(capacity, tables.MAX_OFFSET)
 
-        for node, storage in enumerate(self._storages):
+        for node, storage in enumerate(self._program.storages):
             start, item = node * tables.NODE_WIDTH, item_nodes[node]
             # Other nodes have one value per payload, for which there is always room.
             if item:
@@ -302,34 +252,24 @@ class Shredding:
 
     def _move(self, size_bytes: int, regions: list[tuple[int, int]]) -> None:
         """Copy the regions of the old arena, at these locations, to a new one."""
-        old = self._views[0]
-        self._buffer, self._views = self._allocate(size_bytes)
-        new = self._views[0]
+        old = self._view
+        self._allocate(size_bytes)
+        self._arena.prepare()
         for (start, length), (target, _) in zip(regions, self._regions_in_use(), strict=True):
-            new[target : target + length] = old[start : start + length]
-        for _, shredder in self._shredders.values():
-            shredder.attach(*self._views)
+            self._view[target : target + length] = old[start : start + length]
+        for _, arena in self._arenas.values():
+            if arena is not self._arena:
+                arena.join(self._arena)
 
-    def _allocate(self, size_bytes: int) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
-        buffer = allocate(size_bytes)
-        whole = memoryview(buffer).cast("B")
-        self._arena.clear(whole, self._nodes, self._program.node_count)
-        if self._program.encoding == "protobuf":
-            self._arena.blank_fields(whole, self._nodes, self._program.node_count)
-        words = whole[: len(whole) // 8 * 8]
-        return buffer, (
-            whole,
-            words.cast("h"),
-            words.cast("i"),
-            words.cast("q"),
-            words.cast("f"),
-            words.cast("d"),
-        )
+    def _allocate(self, size_bytes: int) -> None:
+        self._buffer = allocate(size_bytes)
+        self._view = memoryview(self._buffer).cast("B")
+        self._arena.attach(self._view)
 
     def _regions_in_use(self) -> list[tuple[int, int]]:
         """Return location and length in bytes of the filled part of each region."""
         regions = []
-        for node, storage in enumerate(self._storages):
+        for node, storage in enumerate(self._program.storages):
             start = node * tables.NODE_WIDTH
             count, used = self._counts[node], self._counts[self._program.node_count + node]
             width = tables.WIDTHS[storage]

@@ -41,6 +41,9 @@ BYTE, INT16, INT32, INT64, INT128, VARIABLE, LIST, STRUCT = range(8)
 WIDTHS = {BYTE: 1, INT16: 2, INT32: 4, INT64: 8, INT128: 16, VARIABLE: 4, LIST: 4, STRUCT: 0}
 """Bytes per value (or per offset) in the arena."""
 
+PLAIN, IS_BOOLEAN, IS_MAP = range(3)
+"""Kinds of nodes: booleans become bits, and maps may have equal keys."""
+
 NULL = -1
 ZERO = -2
 
@@ -174,6 +177,7 @@ TOKENS = 6
 
 # The result of a run of the shredder.
 RESULT_ROW, RESULT_CODE, RESULT_NODE, RESULT_OFFSET = range(4)
+RESULT_WIDTH = 4
 
 # Codes
 

@@ -192,7 +192,7 @@ def test_nodes_that_are_full_in_turn() -> None:
 def _walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The first row of each run of a shredder."""
     rows: list[int] = []
-    shredder_of = GuardedShredding._shredder
+    arena_of = GuardedShredding._arena_of
 
     class _Counted:
         def __init__(self, run: Any) -> None:  # noqa: ANN401
@@ -203,7 +203,7 @@ def _walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             self._run.shred(data, positions, first, *rest)
 
     monkeypatch.setattr(
-        GuardedShredding, "_shredder", lambda self, program: _Counted(shredder_of(self, program))
+        GuardedShredding, "_arena_of", lambda self, program: _Counted(arena_of(self, program))
     )
     return rows
 
@@ -225,8 +225,8 @@ def test_guards_notice() -> None:
     started = GuardedShredding(json_text({"type": "array", "items": "int"}), 3, 10)
     for start, stop in started._gaps:
         for place in (start, stop - 1) if start < stop else ():
-            started._views[0][place] ^= 1
+            started._view[place] ^= 1
             with pytest.raises(AssertionError, match="beyond a region"):
                 started.check()
-            started._views[0][place] ^= 1
+            started._view[place] ^= 1
     started.check()

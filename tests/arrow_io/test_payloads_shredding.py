@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from arrow_io.core.ipc_message import message_prefix
 from arrow_io.errors import SchemaError
 from arrow_io.messages import message_columns
 from arrow_io.payloads import shredding, tables
@@ -21,7 +20,6 @@ from tests.support.payloads import avro, json_text, record, shredded, shredded_a
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from arrow_io.core.builds import Build
     from tests.support.payloads import AvroSchema
 
 _SCHEMA = record(
@@ -166,10 +164,10 @@ def test_habits() -> None:
     """What the payloads of one batch took is room for the next, which gives the same values."""
     program = json_text(_SCHEMA)
     first = shredded_alike(program, [_text(20)] * 3)
-    assert {
-        node: habit for node, habit in program.observed_sizes.items() if program.item_nodes[node]
-    }
-    assert program.observed_sizes[1] == (1.0, 40.0)
+    assert program.observed_sizes[2:4].tolist() == [1.0, 40.0]
+    items = {2 * item for item in program.item_nodes if item}
+    assert items
+    assert all(program.observed_sizes[each] > 0 for each in items)
 
     second = shredded_alike(program, [_text(20)] * 3)
     assert second.rows == first.rows
@@ -181,7 +179,7 @@ def test_hostile_habits() -> None:
     program = avro({"type": "array", "items": "int"})
     count = 500_000
     shredded(program, [b"\xc0\x84\x3d" + bytes(count) + b"\0"])
-    assert program.observed_sizes[1][0] == count
+    assert program.observed_sizes[2] == count
 
     started = GuardedShredding(program, 60_000, 60_000)
     assert len(started._buffer) < 10_000_000
@@ -228,6 +226,7 @@ def test_programs_that_nobody_else_holds() -> None:
     a, b = ("a", "string"), ("b", "string")
     reader, swapped = record(a, b), record(b, a)
     programs = [avro(reader), avro(swapped, reader)]
+    before = pa.total_allocated_bytes()
     data = memoryview(b"\x02A\x02B\x02B\x02A")
     positions = memoryview(array("q", [4, 4 << 32 | 4] * 20))
     started = GuardedShredding(programs[0], 40, 160)
@@ -237,6 +236,8 @@ def test_programs_that_nobody_else_holds() -> None:
         assert started.append(program, data, positions, row, row + 1) is None
         del program
     assert started.finish().to_pylist() == [{"a": "A", "b": "B"}] * 40
+    del started
+    assert pa.total_allocated_bytes() == before
 
 
 @pytest.mark.usefixtures("build")
@@ -306,42 +307,49 @@ def test_schema_too_wide_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     started = GuardedShredding(program, 65_536, 8 << 20)
 
     assert 1 < started.room < 65_536
-    assert len(started._views[0]) <= Shredding.max_bytes
+    assert len(started._view) <= Shredding.max_bytes
     monkeypatch.setattr(Shredding, "max_bytes", 1000)
     with pytest.raises(SchemaError, match="one row of 5001 fields"):
         GuardedShredding(program, 65_536, 8 << 20)
 
 
+@pytest.mark.usefixtures("build")
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 16, 21, 513])
-def test_arena_becomes_a_message(build: Build, count: int) -> None:
+def test_arena_becomes_a_message(count: int) -> None:
     """Each value and each null has its bit, wherever the null is, or if there is none."""
-    schema = pa.schema([("number", pa.int8()), ("flag", pa.bool_())])
-    begin = message_prefix(2, 4)
-    room = 64 * (count // 64 + 1)
+    program = json_text(record(("number", ["null", "int"]), ("flag", "boolean")))
     for null in {None, *range(min(count, 21)), *range(count)[-1:]}:
-        valid = [row != null for row in range(count)]
-        flags = [row % 3 == 0 for row in range(count)]
-        regions = [valid, [row % 100 for row in range(count)], [True] * count, flags]
-        arena = bytearray(begin) + b"".join(bytes(each).ljust(room, b"\xff") for each in regions)
-        nodes = array("q", bytes(2 * 8 * tables.NODE_WIDTH))
-        places = array("q", range(len(begin), len(arena), room))
-        nodes[tables.VALID :: tables.NODE_WIDTH] = places[::2]
-        nodes[tables.DATA :: tables.NODE_WIDTH] = places[1::2]
-
-        build.payloads("arena").make_message(
-            memoryview(arena),
-            memoryview(arena).cast("q"),
-            nodes,
-            array("q", [count] * 2 + [0] * 2),
-            bytes([0, 1]),
-            0,
-            len(begin),
-        )
-
-        batch = pa.ipc.read_record_batch(pa.py_buffer(arena), schema)
-        batch.validate(full=True)
-        assert batch.column("number").to_pylist() == [
-            row % 100 if row != null else None for row in range(count)
+        rows = [
+            {"number": row % 100 if row != null else None, "flag": row % 3 == 0}
+            for row in range(count)
         ]
-        assert batch.column("flag").to_pylist() == flags
-        assert [each.null_count for each in batch.columns] == [count - sum(valid), 0]
+
+        found = shredded(program, [json.dumps(each).encode() for each in rows])
+
+        assert found.rows == rows
+        assert found.values.null_count == 0
+        nulls = [found.values.field(name).null_count for name in ("number", "flag")]
+        assert nulls == [int(null is not None), 0]
+
+
+@pytest.mark.usefixtures("build")
+def test_arenas_are_used_again() -> None:
+    """An arena that was used before has neither its values nor its memory, whatever they were."""
+    program = json_text(_SCHEMA)
+    before = pa.total_allocated_bytes()
+    for sizes in ([20], [0] * 70, [], [1, 30, 2]):
+        payloads = [_text(size) for size in sizes]
+        found = shredded(program, [*payloads, _BREAKS["list"], None])
+
+        assert found.rows == [*map(_expected, sizes), None, None]
+    arenas = [each for kind in program._idle_arenas.values() for each in kind]
+    assert len(arenas) == 1
+    del found
+    assert pa.total_allocated_bytes() == before
+    several = [GuardedShredding(program, 2, 0) for _ in range(3)]
+    for row, each in enumerate(several):
+        payload = _text(row)
+        positions = memoryview(array("q", [len(payload)]))
+        assert each.append(program, memoryview(payload), positions, 0, 1) is None
+    for row, each in enumerate(several):
+        assert each.finish().equals(shredded(program, [_text(row)]).values)

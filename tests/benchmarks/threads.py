@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from connector.scan.topic_read import ScanTask
 
 _MODULES = ("entries", "metadata", "codecs", "columns", "gathering")
-_UNLOCKED = {"Gatherer": ("measure", "fill"), "Shredder": ("shred",)}
+_UNLOCKED = {"Gatherer": ("measure", "fill"), "Shredder": ("shred", "finish")}
 """Classes of the core, and those of their methods that give up the lock."""
 _OF_LIBRARIES = (
     (bodies, "_decompress_frames"),
@@ -141,6 +141,9 @@ class _WatchedObject:
         self._watched = kind(*args)
         for name in methods:
             setattr(self, name, watch(getattr(self._watched, name)))
+
+    def join(self, other: _WatchedObject) -> None:
+        self._watched.join(other._watched)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._watched, name)

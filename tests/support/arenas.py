@@ -6,14 +6,12 @@ shredder, and before the arena is given up for a larger one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from arrow_io.payloads import tables
 from arrow_io.payloads.shredding import WITH_OFFSETS, Misfit, Shredding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pyarrow as pa
 
     from arrow_io.payloads.program import Program
@@ -58,30 +56,28 @@ class GuardedShredding(Shredding):
 
     def check(self) -> None:
         """Fail if anything was written beside the regions."""
-        whole = self._views[0]
         for start, stop in self._gaps:
-            assert whole[start:stop] == _GUARD * (stop - start), "a write beyond a region"
+            assert self._view[start:stop] == _GUARD * (stop - start), "a write beyond a region"
 
     def _move(self, size_bytes: int, places: list[tuple[int, int]]) -> None:
         self.check()
         self.growths += 1
         super()._move(size_bytes, places)
 
-    def _allocate(self, size_bytes: int) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
-        buffer, views = super()._allocate(size_bytes)
-        place = self._first
+    def _allocate(self, size_bytes: int) -> None:
+        super()._allocate(size_bytes)
+        place = len(self._program.message_prefix)
         self._gaps = []
-        for start, stop in (*self._regions(), (len(views[0]), len(views[0]))):
+        for start, stop in (*self._regions(), (size_bytes, size_bytes)):
             assert start - place >= self.guard_bytes or start == stop
-            views[0][place:start] = _GUARD * (start - place)
+            self._view[place:start] = _GUARD * (start - place)
             self._gaps.append((place, start))
             place = stop
-        return buffer, views
 
     def _regions(self) -> list[tuple[int, int]]:
         """Where each region stands, `[start, stop)` in bytes of the arena."""
         regions = []
-        for node, storage in enumerate(self._storages):
+        for node, storage in enumerate(self._program.storages):
             fields = (tables.VALID, tables.DATA, tables.BYTES)
             for field, length in zip(fields, self._region_bytes(node), strict=True):
                 unit = max(1, tables.WIDTHS[storage]) if field == tables.DATA else 1
@@ -91,7 +87,7 @@ class GuardedShredding(Shredding):
 
     def _region_bytes(self, node: int) -> tuple[int, int, int]:
         """Length in bytes of a node's validity, its values or offsets, and its bytes."""
-        storage, start = self._storages[node], node * tables.NODE_WIDTH
+        storage, start = self._program.storages[node], node * tables.NODE_WIDTH
         # With the place for values that find no room.
         places = self._nodes[start + tables.CAPACITY] + 1
         values = tables.WIDTHS[storage] * (places + (storage in WITH_OFFSETS))
@@ -101,11 +97,9 @@ class GuardedShredding(Shredding):
 class TightShredding(GuardedShredding):
     """One that begins with no room for items and texts, and never makes more than is needed."""
 
-    def _set_capacities(
-        self, payload_bytes: int, observed_sizes: Mapping[int, tuple[float, float]]
-    ) -> None:
-        super()._set_capacities(payload_bytes, observed_sizes)
-        for node, storage in enumerate(self._storages):
+    def _set_capacities(self, payload_bytes: int, *, is_expecting: bool) -> None:
+        super()._set_capacities(payload_bytes, is_expecting=is_expecting)
+        for node, storage in enumerate(self._program.storages):
             start = node * tables.NODE_WIDTH
             if self._program.item_nodes[node]:
                 self._nodes[start + tables.CAPACITY] = 0

@@ -134,7 +134,7 @@ def _of_build(
     between: bytes,
     believed_bytes: int | None,
 ) -> Shredded:
-    program.observed_sizes.clear()
+    program.observed_sizes[:] = array("d", [-1.0] * len(program.observed_sizes))
     with using_build(name):
         return shredded(program, payloads, believed_bytes=believed_bytes, between=between)
 
