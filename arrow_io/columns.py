@@ -448,7 +448,11 @@ class Assembly:
         # Decode all typed columns of a payload together: the payload is parsed once.
         for typed in self._values.arrays(rows, tally):
             count = len(typed[0])
-            batch_columns = {index: values.slice(first, count) for index, values in columns.items()}
+            batch_columns = columns
+            if count < rows.count:
+                batch_columns = {
+                    index: values.slice(first, count) for index, values in columns.items()
+                }
             yield self._ordered(batch_columns | dict(zip(self._typed_indexes, typed, strict=True)))
             first += count
             del typed

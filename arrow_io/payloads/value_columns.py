@@ -191,7 +191,8 @@ class SelectedValues:
                     )
                 )
                 stop = first + len(decoded[-1])
-            parts = [each.slice(0, stop - first) for each in decoded]
+            count = stop - first
+            parts = [each if len(each) == count else each.slice(0, count) for each in decoded]
             yield self._select_fields(parts, rows, first, tally)
             del decoded
             first = stop

@@ -26,6 +26,7 @@ from tests.benchmarks import (
     threads,
     unwrapping,
 )
+from tests.benchmarks.batches import MeasuredBatch, measure_batches
 from tests.benchmarks.decoding import (
     BLOCK_RANGE_BYTES,
     LIBRARIES,
@@ -341,11 +342,27 @@ def _print_singles(rows: list[MeasuredSingles]) -> None:
 
 
 def _print_threads(rows: list[MeasuredThreads]) -> None:
-    lines = [("two threads", "times as fast", "CPU time", "holds Python's lock")]
+    lines = [
+        ("two", "threads", "processes", "CPU time", "holds Python's lock", "calls a batch"),
+    ]
     lines.extend(
-        (row.name, f"{row.speed_up:.2f}", f"{row.cpu_ratio:.2f}×", f"{row.locked:.1%}")
+        (
+            row.name,
+            f"{row.speed_up:.2f}×",
+            f"{row.process_speed_up:.2f}×",
+            f"{row.cpu_ratio:.2f}×",
+            f"{row.locked:.1%}",
+            f"{row.calls:.0f}",
+        )
         for row in rows
     )
+    print()  # noqa: T201
+    _print_aligned(lines)
+
+
+def _print_batches(rows: list[MeasuredBatch]) -> None:
+    lines = [("a batch of one row", "µs", "calls")]
+    lines.extend((row.name, f"{row.seconds * 1e6:.1f}", f"{row.calls}") for row in rows)
     print()  # noqa: T201
     _print_aligned(lines)
 
@@ -461,6 +478,7 @@ def main() -> None:
         return
     _print_table(measure(messages=given.messages, rounds=given.rounds))
     _print_singles(measure_singles(messages=given.messages, rounds=given.rounds))
+    _print_batches(measure_batches(given.rounds))
     _print_threads(measure_threads(messages=given.messages, rounds=given.rounds))
     _print_map_files(given.messages, given.rounds)
     _print_queries(given.messages, given.rounds)

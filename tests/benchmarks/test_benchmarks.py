@@ -16,6 +16,7 @@ from tests.benchmarks.__main__ import (
     measure_singles,
     measure_threads,
 )
+from tests.benchmarks.batches import measure_batches
 from tests.benchmarks.catalogs import measure_catalogs, open_through_store
 from tests.benchmarks.catalogs import table as table_of_catalogs
 from tests.benchmarks.clients import CLIENTS, measure_clients
@@ -118,6 +119,17 @@ def test_threads_are_measured() -> None:
     assert len({row.name for row in rows}) == len(rows) == 4
     assert all(0 < row.locked < 1 for row in rows)
     assert all(row.speed_up > 0 and row.cpu_ratio > 0 for row in rows)
+    assert all(row.process_speed_up > 0 and row.calls > 0 for row in rows)
+
+
+def test_batches_are_measured() -> None:
+    """A record batch of a few fields takes few calls of Python, however many fields there are."""
+    rows = measure_batches(1)
+
+    assert len({row.name for row in rows}) == len(rows) == 4
+    assert all(row.seconds > 0 for row in rows)
+    assert len({row.calls for row in rows}) == 1
+    assert rows[0].calls < 40
 
 
 TYPED = [each for each in BENCHMARK_LEDGERS if each.schema]

@@ -1,13 +1,15 @@
-"""Two threads, each of which reads a ledger of its own, and how long a read holds Python's lock."""
+"""Two threads beside two processes that read the same, and how long a read holds the lock."""
 
 from __future__ import annotations
 
+import multiprocessing
+import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -15,9 +17,12 @@ import pyarrow as pa
 from arrow_io.core import builds
 from arrow_io.messages import bodies
 from connector.scan.execution import execute
+from tests.benchmarks.resident import ResidentFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from multiprocessing.queues import SimpleQueue
+    from multiprocessing.synchronize import Barrier
 
     from connector.scan.topic_read import ScanTask
 
@@ -39,14 +44,18 @@ class MeasuredThreads:
     Attributes:
         name: The ledger, and what is read of it.
         speed_up: How many times as fast two threads are as one, by the clock.
-        cpu_ratio: CPU time of the two, divided by twice that of one.
+        process_speed_up: How many times as fast two processes are as one, by the clock.
+        cpu_ratio: CPU time of the two threads, divided by twice that of one.
         locked: The part of its time that one thread holds Python's lock.
+        calls: Calls of functions by Python for a record batch.
     """
 
     name: str
     speed_up: float
+    process_speed_up: float
     cpu_ratio: float
     locked: float
+    calls: float
 
 
 def measure(name: str, tasks: list[ScanTask], rounds: int) -> MeasuredThreads:
@@ -57,24 +66,107 @@ def measure(name: str, tasks: list[ScanTask], rounds: int) -> MeasuredThreads:
         tasks: What one thread reads.
         rounds: How often each is done; the least times count.
     """
-
-    def read() -> None:
-        for task in tasks:
-            for _batch in execute(task):
-                pass
-
-    read()
-    one = [_times(read, 1) for _ in range(rounds)]
-    two = [_times(read, 2) for _ in range(rounds)]
+    read = partial(_read, tasks)
+    batches = read()
+    one: list[tuple[float, float]] = []
+    two: list[tuple[float, float]] = []
+    processes: dict[int, list[float]] = {1: [], 2: []}
+    with _Readers(tasks) as readers:
+        for _ in range(rounds):
+            # In turn, so that another load of the machine is one of all of them.
+            one.append(_times(read, 1))
+            two.append(_times(read, 2))
+            for count, seconds in processes.items():
+                seconds.append(readers.seconds(count))
     return MeasuredThreads(
         name,
         speed_up=2 * min(wall for wall, _ in one) / min(wall for wall, _ in two),
+        process_speed_up=2 * min(processes[1]) / min(processes[2]),
         cpu_ratio=min(cpu for _, cpu in two) / 2 / min(cpu for _, cpu in one),
         locked=min(_locked(read) for _ in range(rounds)),
+        calls=count_calls(read) / batches,
     )
 
 
-def _times(action: Callable[[], None], count: int) -> tuple[float, float]:
+def _read(tasks: list[ScanTask]) -> int:
+    """Read all tasks, throw the batches away, and return their number."""
+    return sum(1 for task in tasks for _batch in execute(task))
+
+
+def count_calls(action: Callable[[], object]) -> int:
+    """Return how many functions an action calls by Python."""
+    calls = 0
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+class _Readers:
+    """Two processes that read the same tasks when they are asked to.
+
+    Args:
+        tasks: What each of them reads.
+    """
+
+    def __init__(self, tasks: list[ScanTask]) -> None:
+        # A fork of a process with threads may have locks that nobody gives up.
+        context = multiprocessing.get_context("spawn")
+        objects = {path: bytes(data) for path, data in ResidentFileSystem.objects.items()}
+        self._begins = [context.Barrier(count) for count in (1, 2)]
+        self._questions = [context.SimpleQueue() for _ in range(2)]
+        self._spans = context.SimpleQueue()
+        self._processes = [
+            context.Process(
+                target=_answer, args=(objects, tasks, question, self._begins, self._spans)
+            )
+            for question in self._questions
+        ]
+
+    def __enter__(self) -> Self:
+        for each in self._processes:
+            each.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for each in self._questions:
+            each.put(0)
+        for process in self._processes:
+            process.join()
+
+    def seconds(self, count: int) -> float:
+        """Wall time in seconds of a read by one process, or by each of both at a time."""
+        for each in self._questions[:count]:
+            each.put(count)
+        spans = [self._spans.get() for _ in range(count)]
+        return float(max(stop for _, stop in spans) - min(start for start, _ in spans))
+
+
+def _answer(
+    objects: dict[str, bytes],
+    tasks: list[ScanTask],
+    questions: SimpleQueue[int],
+    begins: Sequence[Barrier],
+    spans: SimpleQueue[tuple[float, float]],
+) -> None:
+    """Read the tasks together with as many processes as a question says; end at 0."""
+    ResidentFileSystem.objects.update({path: memoryview(data) for path, data in objects.items()})
+    _read(tasks)
+    while count := questions.get():
+        begins[count - 1].wait()
+        start = time.monotonic()
+        _read(tasks)
+        spans.put((start, time.monotonic()))
+
+
+def _times(action: Callable[[], object], count: int) -> tuple[float, float]:
     """Wall and CPU time in seconds of as many threads that do the same."""
     threads = [threading.Thread(target=action) for _ in range(count)]
     wall, cpu = time.perf_counter(), time.process_time()
@@ -85,7 +177,7 @@ def _times(action: Callable[[], None], count: int) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def _locked(action: Callable[[], None]) -> float:
+def _locked(action: Callable[[], object]) -> float:
     """The part of the time that is spent outside of calls which give up the lock.
 
     By the clock, of a single thread: to ask for its CPU time is a call of the system, which would
