@@ -59,6 +59,7 @@ cdef class Arena:
     cdef Py_ssize_t _fail(self, long long code, long long node, long long offset) noexcept nogil
     cdef void _reset_code(self) noexcept nogil
     cdef void _roll_back(self) noexcept nogil
+    cdef void _restart(self) noexcept nogil
     cdef Py_ssize_t _set_error_node(self, long long node) noexcept nogil
     cdef long long _take_slot(self, Py_ssize_t node) noexcept nogil
     cdef long long _count_overflow(self, Py_ssize_t node, long long values) noexcept nogil

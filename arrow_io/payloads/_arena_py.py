@@ -450,6 +450,19 @@ class Arena:
 
     @cython.final
     @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _restart(self) -> cython.void:
+        """Roll back the values of payloads that cannot be appended together."""
+        self._settle_counts()
+        self._roll_back()
+        self._blank_rolled_back()
+        self._reset_code()
+        if cython.compiled:
+            memcpy(self.saved, self.counts, 2 * self.node_count * 8)
+
+    @cython.final
+    @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)

@@ -10,9 +10,17 @@ except ImportError:
     from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
-    from cython.cimports.arrow_io.core._bits import copy_blocks, take_varint, word
+    from cython.cimports.arrow_io.core._bits import (
+        copy,
+        copy_blocks,
+        half_word,
+        is_ascii,
+        take_varint,
+        word,
+    )
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._arena_c import Arena
+    from cython.cimports.arrow_io.payloads._avro_groups import GROUP_SIZE, Group
 else:
     from arrow_io.payloads import tables
     from arrow_io.payloads._arena_py import Arena
@@ -20,12 +28,33 @@ else:
 _MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
 _MAX_EXACT = cython.declare(cython.longlong, 1 << 53)
+# Fewer payloads are not worth reading together.
+_MIN_BATCH = cython.declare(cython.Py_ssize_t, 8)
+# Number of batches without another attempt after one that could not be read together.
+_PAUSE = cython.declare(cython.Py_ssize_t, 15)
+# Readable bytes that are required after a value: a branch and a word, at least.
+_PADDING_BYTES = cython.declare(cython.Py_ssize_t, 16)
+# Readable bytes from the start of each constant.
+_CONSTANT_BYTES = cython.declare(cython.Py_ssize_t, 32)
+# Values that are nested more deeply are read one by one.
+_MAX_STEP_DEPTH = cython.declare(cython.int, 8)
+_NOT_NULL = cython.declare(cython.int, -1)
 
 
 @cython.final
 @cython.cclass
 class Shredder(Arena):
-    """A shredder for Avro data, which the program resolves to the reader's schema."""
+    """A shredder for Avro data, which the program resolves to the reader's schema.
+
+    Attributes:
+        limit: Maximum position of a value in the payloads that are read together.
+        pause: Number of batches not to read together, after one for which that failed.
+        is_full: Whether a node has no room for the values of this batch.
+    """
+
+    limit: cython.Py_ssize_t
+    pause: cython.longlong
+    is_full: cython.bint
 
     @cython.cfunc
     @cython.nogil
@@ -398,15 +427,15 @@ class Shredder(Arena):
                 return -1
             at = self.links[self.ops[at + tables.A] + self.number] * tables.OP_WIDTH
             opcode = self.ops[at + tables.OPCODE]
-        if opcode == tables.AVRO_BYTES:
+        if opcode == tables.AVRO_BYTES or opcode == tables.AVRO_STRING:
             i = self._read_length(i, stop)
             return i + self.number if i >= 0 else -1
         if opcode == tables.AVRO_INTEGER:
             return self._read_long(i, stop)
         if opcode == tables.AVRO_FIXED:
-            if self.ops[at + tables.A] > stop - i:
-                return self._fail(tables.ENDS_EARLY, tables.ABSENT, i)
-            return i + self.ops[at + tables.A]
+            return self._skip_bytes(self.ops[at + tables.A], i, stop)
+        if opcode == tables.AVRO_DOUBLE:
+            return self._skip_bytes(8, i, stop)
         if opcode == tables.AVRO_RECORD:
             if depth >= tables.MAX_DEPTH:
                 return self._fail(tables.TOO_DEEP, tables.ABSENT, i)
@@ -419,7 +448,48 @@ class Shredder(Arena):
             return i + 1 if self.p[i] <= 1 else self._fail(tables.BAD_BOOLEAN, tables.ABSENT, i)
         if opcode == tables.AVRO_ENUM:
             return self._read_choice(at, i, stop, tables.BAD_SYMBOL)
-        return i
+        if opcode == tables.AVRO_NULL:
+            return i
+        return self._skip_rare_value(at, i, stop, depth)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _skip_bytes(
+        self, size: cython.longlong, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        if size > stop - i:
+            return self._fail(tables.ENDS_EARLY, tables.ABSENT, i)
+        return i + size
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _skip_rare_value(
+        self,
+        at: cython.Py_ssize_t,
+        i: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+        depth: cython.int,
+    ) -> cython.Py_ssize_t:
+        """Skip a value that only ops of values have, to find what follows it."""
+        opcode: cython.longlong = self.ops[at + tables.OPCODE]
+        a: cython.longlong = self.ops[at + tables.A]
+        if opcode == tables.AVRO_FLOAT:
+            return self._skip_bytes(4, i, stop)
+        if opcode == tables.AVRO_UUID or (opcode == tables.AVRO_DECIMAL and a != tables.ABSENT):
+            return self._skip_bytes(a, i, stop)
+        if opcode == tables.AVRO_DECIMAL:
+            i = self._read_length(i, stop)
+            return i + self.number if i >= 0 else -1
+        if opcode == tables.AVRO_INTEGER_TO_FLOAT:
+            return self._read_long(i, stop)
+        if opcode == tables.AVRO_MEMBER or opcode == tables.AVRO_RAW:
+            return self._skip(a, i, stop, depth)
+        if opcode == tables.AVRO_SKIP:
+            return self._skip_fields(at, i, stop, depth)
+        return self._fail(a, tables.ABSENT, i)
 
     @cython.cfunc
     @cython.nogil
@@ -475,6 +545,757 @@ class Shredder(Arena):
                 if i == start and not self._count_empty_item(tables.ABSENT, i):
                     return -1
                 remaining -= 1
+
+    # ------------------------------------------------------------------------
+    # Steps: payloads are read together, field by field. Each step does the same work for a group of
+    # values: their op is decoded once, a missing value of a nullable field needs no branch, and no
+    # value depends on the end of another. Steps only succeed or fail: payloads that are unusual, or
+    # for which a node has no room, are rolled back and read one by one.
+    #
+    # A step's values are counted before they are written. After each value that precedes `limit`,
+    # `_PADDING_BYTES` are readable, so one comparison allows to read a branch and a number.
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _append_batch(
+        self,
+        positions: cython.pointer[cython.const[cython.longlong]],
+        count: cython.Py_ssize_t,
+    ) -> cython.bint:
+        group = cython.declare(Group)
+        row: cython.Py_ssize_t = 0
+        if count < _MIN_BATCH:
+            return False
+        if self.pause > 0:
+            self.pause -= 1
+            return False
+        self.empty_items = 0
+        self.is_full = False
+        while row < count:
+            self._begin_group(positions + row, count - row, cython.address(group))
+            if group.count < _MIN_BATCH:
+                if not self._append(positions[row]) or self.code != tables.OK:
+                    break
+                row += 1
+                continue
+            if not self._take_rows(0, cython.address(group)):
+                break
+            if not self._read_step(0, cython.address(group), 0) or self.code != tables.OK:
+                break
+            if not self._is_at_end(positions + row, cython.address(group)):
+                break
+            row += group.count
+        if row == count:
+            return True
+        if self.code != tables.FULL and not self.is_full:
+            self.pause = _PAUSE
+        self._restart()
+        return False
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _begin_group(
+        self,
+        positions: cython.pointer[cython.const[cython.longlong]],
+        count: cython.Py_ssize_t,
+        group: cython.pointer[Group],
+    ) -> cython.void:
+        """Set a group to the first payloads, up to one that is missing or near the end."""
+        n: cython.Py_ssize_t = 0
+        start: cython.longlong
+        stop: cython.longlong
+        self.limit = 0
+        while n < count and n < GROUP_SIZE and positions[n] != tables.ABSENT:
+            start = positions[n] >> 32
+            stop = start + (positions[n] & _MASK32)
+            if self.size - stop < _PADDING_BYTES:
+                break
+            self.limit = max(self.limit, stop)
+            group.at[n] = start
+            n += 1
+        group.count = n
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _is_at_end(
+        self,
+        positions: cython.pointer[cython.const[cython.longlong]],
+        group: cython.pointer[Group],
+    ) -> cython.bint:
+        """Return whether each value of the group ends where its payload ends."""
+        n: cython.Py_ssize_t
+        unread: cython.longlong = 0
+        for n in range(group.count):
+            unread |= ((positions[n] >> 32) + (positions[n] & _MASK32)) ^ group.at[n]
+        return unread == 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _take_rows(self, node: cython.Py_ssize_t, group: cython.pointer[Group]) -> cython.bint:
+        """Count a group's values in a node and the nodes of its fields; False if one is full."""
+        stop: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.STOP]
+        at: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        group.first = self.counts[node]
+        group.stop = group.first + group.count
+        group.is_dense = True
+        for n in range(group.count):
+            group.rows[n] = group.first + n
+        while node < stop:
+            at = node * tables.NODE_WIDTH
+            if group.stop > self.nodes[at + tables.CAPACITY]:
+                self.is_full = True
+                return False
+            self.counts[node] = group.stop
+            if self.nodes[at + tables.STORAGE] == tables.LIST:
+                node = self.nodes[at + tables.STOP]
+            else:
+                node += 1
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _set_rows(self, node: cython.Py_ssize_t, count: cython.longlong) -> cython.void:
+        """Set the number of values of a node and of the nodes of its fields."""
+        stop: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.STOP]
+        while node < stop:
+            self.counts[node] = count
+            if self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.LIST:
+                node = self.nodes[node * tables.NODE_WIDTH + tables.STOP]
+            else:
+                node += 1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_step(
+        self, op: cython.longlong, group: cython.pointer[Group], depth: cython.int
+    ) -> cython.bint:
+        """Read the values of a group, and move its positions to their ends."""
+        at: cython.Py_ssize_t = op * tables.OP_WIDTH
+        opcode: cython.longlong = self.ops[at + tables.OPCODE]
+        null_branch: cython.int = _NOT_NULL
+        link: cython.Py_ssize_t
+        if opcode == tables.AVRO_UNION and self.ops[at + tables.B] == 2:
+            link = self.ops[at + tables.A]
+            if self.ops[self.links[link] * tables.OP_WIDTH] == tables.AVRO_NULL:
+                null_branch = 0
+                at = self.links[link + 1] * tables.OP_WIDTH
+            elif self.ops[self.links[link + 1] * tables.OP_WIDTH] == tables.AVRO_NULL:
+                null_branch = 2
+                at = self.links[link] * tables.OP_WIDTH
+            opcode = self.ops[at + tables.OPCODE]
+        if opcode == tables.AVRO_STRING or opcode == tables.AVRO_BYTES:
+            return self._read_texts(at, null_branch, group)
+        if opcode == tables.AVRO_INTEGER:
+            if self._is_plain_integer(at):
+                return self._read_integers(at, null_branch, group)
+        elif opcode == tables.AVRO_DOUBLE:
+            return self._read_doubles(at, null_branch, group)
+        elif opcode == tables.AVRO_FLOAT:
+            if self._storage(at) == tables.INT32:
+                return self._read_floats(at, null_branch, group)
+        elif opcode == tables.AVRO_BOOLEAN:
+            return self._read_booleans(at, null_branch, group)
+        elif opcode == tables.AVRO_ENUM:
+            return self._read_symbols(at, null_branch, group)
+        elif opcode == tables.AVRO_SKIP:
+            return self._skip_group(at, group, depth)
+        elif depth < _MAX_STEP_DEPTH:
+            if opcode == tables.AVRO_RECORD and self._storage(at) == tables.STRUCT:
+                if null_branch == _NOT_NULL:
+                    return self._read_fields(at, group, depth)
+                return self._read_nullable_records(at, null_branch, group, depth)
+            if opcode == tables.AVRO_ARRAY or opcode == tables.AVRO_MAP:
+                return self._read_lists(at, null_branch, group, depth)
+        return self._read_each(op, group, tables.ABSENT, 0, depth)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _storage(self, at: cython.Py_ssize_t) -> cython.longlong:
+        """Return the storage of an op's node."""
+        return self.nodes[self.ops[at + tables.NODE] * tables.NODE_WIDTH + tables.STORAGE]
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _is_plain_integer(self, at: cython.Py_ssize_t) -> cython.bint:
+        """Return whether an op's integers need no division."""
+        storage: cython.longlong = self._storage(at)
+        return self.links[self.ops[at + tables.A] + tables.DIVISOR] == 1 and (
+            storage == tables.INT64 or storage == tables.INT32
+        )
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_each(
+        self,
+        op: cython.longlong,
+        group: cython.pointer[Group],
+        start: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+        depth: cython.int,
+    ) -> cython.bint:
+        """Read the values of a group one by one, or all from `start` unless it is `ABSENT`."""
+        node: cython.Py_ssize_t = self.ops[op * tables.OP_WIDTH + tables.NODE]
+        n: cython.Py_ssize_t
+        i: cython.Py_ssize_t = 0
+        self._set_rows(node, group.first)
+        for n in range(group.count):
+            if not self._append_nulls(node, group.rows[n]):
+                i = -1
+                break
+            if start == tables.ABSENT:
+                i = group.at[n] = self._read_value(op, group.at[n], self.limit, depth)
+            else:
+                i = self._read_value(op, start, stop, depth)
+            if i < 0:
+                break
+        if i >= 0 and not self._append_nulls(node, group.stop):
+            i = -1
+        # Also after a failure, so that all rows are rolled back.
+        self._set_rows(node, group.stop)
+        return i >= 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _append_nulls(self, node: cython.Py_ssize_t, stop: cython.longlong) -> cython.bint:
+        """Append nulls to a node until it has `stop` values."""
+        while self.counts[node] < stop:
+            if not self._null(node):
+                return False
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_fields(
+        self, at: cython.Py_ssize_t, group: cython.pointer[Group], depth: cython.int
+    ) -> cython.bint:
+        """Read the fields of a group's records."""
+        link: cython.Py_ssize_t = self.ops[at + tables.A]
+        last: cython.Py_ssize_t = link + self.ops[at + tables.B]
+        data: cython.pointer[cython.const[cython.uchar]] = self.p
+        size: cython.Py_ssize_t = self.size
+        position: cython.longlong
+        is_read: cython.bint = True
+        while link < last:
+            if not self._read_step(self.links[link], group, depth + 1):
+                return False
+            link += 1
+        link = self.ops[at + tables.C]
+        last = link + 2 * self.ops[at + tables.D]
+        self.p = self.constants if link < last else data
+        while link < last and is_read:
+            self.size = 0
+            position = self.links[link + 1]
+            is_read = self._read_each(
+                self.links[link],
+                group,
+                position >> 32,
+                (position >> 32) + (position & _MASK32),
+                0,
+            )
+            link += 2
+        self.p = data
+        self.size = size
+        return is_read
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_nullable_records(
+        self,
+        at: cython.Py_ssize_t,
+        null_branch: cython.int,
+        group: cython.pointer[Group],
+        depth: cython.int,
+    ) -> cython.bint:
+        """Read a group's records, of which some are null."""
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        records = cython.declare(Group)
+        numbers = cython.declare(cython.uchar[GROUP_SIZE])
+        null_rows = cython.declare(cython.longlong[GROUP_SIZE])
+        null_count: cython.Py_ssize_t = 0
+        count: cython.Py_ssize_t = 0
+        is_value: cython.int
+        excess: cython.int = 0
+        n: cython.Py_ssize_t
+        for n in range(group.count):
+            if group.at[n] > self.limit:
+                return False
+            excess |= p[group.at[n]] & 0xFD
+            is_value = p[group.at[n]] != null_branch
+            group.at[n] += 1
+            # Both lists receive the value, and one of them keeps it.
+            records.at[count] = group.at[n]
+            records.rows[count] = group.rows[n]
+            numbers[count] = n
+            null_rows[null_count] = group.rows[n]
+            count += is_value
+            null_count += 1 - is_value
+        if excess != 0:
+            return False
+        if null_count == 0:
+            return self._read_fields(at, group, depth)
+        self._put_nulls(self.ops[at + tables.NODE], null_rows, null_count)
+        records.count = count
+        records.first = group.first
+        records.stop = group.stop
+        records.is_dense = False
+        if not self._read_fields(at, cython.address(records), depth):
+            return False
+        for n in range(count):
+            group.at[numbers[n]] = records.at[n]
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_nulls(
+        self,
+        node: cython.Py_ssize_t,
+        rows: cython.pointer[cython.longlong],
+        count: cython.Py_ssize_t,
+    ) -> cython.void:
+        """Set rows of a node and of its fields to null; later steps set the ends of texts."""
+        stop: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.STOP]
+        at: cython.Py_ssize_t
+        storage: cython.longlong
+        n: cython.Py_ssize_t
+        while node < stop:
+            at = node * tables.NODE_WIDTH
+            storage = self.nodes[at + tables.STORAGE]
+            for n in range(count):
+                self.a8[self.nodes[at + tables.VALID] + rows[n]] = 0
+            if storage < tables.VARIABLE:
+                for n in range(count):
+                    self._zero(node, rows[n])
+            node = self.nodes[at + tables.STOP] if storage == tables.LIST else node + 1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_lists(
+        self,
+        at: cython.Py_ssize_t,
+        null_branch: cython.int,
+        group: cython.pointer[Group],
+        depth: cython.int,
+    ) -> cython.bint:
+        """Read a group's arrays or maps: find their items, and read these in groups."""
+        items = cython.declare(Group)
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        item: cython.longlong = self.ops[at + tables.A]
+        is_map: cython.bint = self.ops[at + tables.OPCODE] == tables.AVRO_MAP
+        valid: cython.pointer[cython.uchar] = (
+            self.a8 + self.nodes[node * tables.NODE_WIDTH + tables.VALID]
+        )
+        ends: cython.pointer[cython.int] = (
+            self.a32 + self.nodes[node * tables.NODE_WIDTH + tables.DATA] + 1
+        )
+        row: cython.longlong = group.first
+        total: cython.longlong = self.counts[node + 1]
+        remaining: cython.longlong
+        is_value: cython.bint = True
+        n: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        start: cython.Py_ssize_t
+        items.count = 0
+        for n in range(group.count):
+            i = group.at[n]
+            if i > self.limit:
+                return False
+            while row < group.rows[n]:
+                ends[row] = total
+                row += 1
+            if null_branch != _NOT_NULL:
+                if self.p[i] & 0xFD != 0:
+                    return False
+                is_value = self.p[i] != null_branch
+                valid[row] = is_value
+                i += 1
+            while is_value:
+                i = self._read_block(node, i, self.limit)
+                if i < 0:
+                    return False
+                remaining = self.number
+                if remaining == 0:
+                    break
+                if remaining > self.limit - i:
+                    return False
+                total += remaining
+                while remaining > 0:
+                    if items.count == GROUP_SIZE:
+                        if not self._read_items_of(
+                            item, node, is_map, cython.address(items), depth
+                        ):
+                            return False
+                        items.count = 0
+                    start = i
+                    items.at[items.count] = i
+                    items.count += 1
+                    if is_map:
+                        i = self._read_length(i, self.limit)
+                        if i < 0:
+                            return False
+                        i += self.number
+                    i = self._skip(item, i, self.limit, depth + 1)
+                    if i <= start:
+                        return False
+                    remaining -= 1
+            ends[row] = total
+            row += 1
+            group.at[n] = i
+        while row < group.stop:
+            ends[row] = total
+            row += 1
+        return items.count == 0 or self._read_items_of(
+            item, node, is_map, cython.address(items), depth
+        )
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_items_of(
+        self,
+        item: cython.longlong,
+        node: cython.Py_ssize_t,
+        is_map: cython.bint,
+        items: cython.pointer[Group],
+        depth: cython.int,
+    ) -> cython.bint:
+        """Read a group of items of the lists or maps of a node."""
+        if not self._take_rows(node + 1, items):
+            return False
+        if is_map and not self._put_texts(node + 2, True, _NOT_NULL, items):
+            return False
+        return self._read_step(item, items, depth + 1)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _skip_group(
+        self, at: cython.Py_ssize_t, group: cython.pointer[Group], depth: cython.int
+    ) -> cython.bint:
+        n: cython.Py_ssize_t
+        for n in range(group.count):
+            group.at[n] = self._skip_fields(at, group.at[n], self.limit, depth)
+            if group.at[n] < 0:
+                return False
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_texts(
+        self, at: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
+    ) -> cython.bint:
+        is_text: cython.bint = self.ops[at + tables.OPCODE] == tables.AVRO_STRING
+        return self._put_texts(self.ops[at + tables.NODE], is_text, null_branch, group)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_texts(
+        self,
+        node: cython.Py_ssize_t,
+        is_text: cython.bint,
+        null_branch: cython.int,
+        group: cython.pointer[Group],
+    ) -> cython.bint:
+        """Append a group's texts or bytes to a node."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        valid: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.VALID]
+        ends: cython.pointer[cython.int] = self.a32 + self.nodes[at + tables.DATA] + 1
+        target: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.BYTES]
+        room: cython.longlong = self.nodes[at + tables.BYTES_CAPACITY]
+        limit: cython.Py_ssize_t = self.limit
+        size: cython.Py_ssize_t = self.size
+        used: cython.longlong = self.used[node]
+        row: cython.longlong = group.first
+        is_value: cython.int = 1
+        excess: cython.int = 0
+        high: cython.uint = 0
+        length: cython.longlong
+        i: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        for n in range(group.count):
+            i = group.at[n]
+            if i > limit:
+                return False
+            if not group.is_dense:
+                while row < group.rows[n]:
+                    ends[row] = used
+                    row += 1
+            if null_branch != _NOT_NULL:
+                excess |= p[i] & 0xFD
+                is_value = p[i] != null_branch
+                valid[row] = is_value
+                i += 1
+            # A null has a length of zero, in no bytes.
+            length = p[i] & -is_value
+            if length & 0x81 == 0:
+                length >>= 1
+                i += is_value
+            else:
+                i = self._read_long(i, limit)
+                length = self.number
+                if i < 0 or length < 0:
+                    return False
+            if length > limit - i:
+                return False
+            high = 0
+            if not copy_blocks(
+                target + used, room - used, p + i, size - i, length, cython.address(high)
+            ):
+                if length > room - used:
+                    self.is_full = True
+                    return False
+                copy(target + used, p + i, length)
+                high = not is_ascii(p + i, length)
+            if high != 0 and is_text and not self._is_text(i, i + length):
+                return False
+            used += length
+            ends[row] = used
+            row += 1
+            group.at[n] = i + length
+        while row < group.stop:
+            ends[row] = used
+            row += 1
+        self.used[node] = used
+        return excess == 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_symbols(
+        self, op: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
+    ) -> cython.bint:
+        node: cython.Py_ssize_t = self.ops[op + tables.NODE]
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        symbols: cython.pointer[cython.const[cython.longlong]] = (
+            self.links + self.ops[op + tables.A]
+        )
+        symbol_count: cython.longlong = self.ops[op + tables.B]
+        valid: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.VALID]
+        ends: cython.pointer[cython.int] = self.a32 + self.nodes[at + tables.DATA] + 1
+        target: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.BYTES]
+        room: cython.longlong = self.nodes[at + tables.BYTES_CAPACITY]
+        used: cython.longlong = self.used[node]
+        row: cython.longlong = group.first
+        is_value: cython.int = 1
+        excess: cython.int = 0
+        high: cython.uint = 0
+        length: cython.longlong
+        position: cython.longlong
+        i: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        for n in range(group.count):
+            i = group.at[n]
+            if i > self.limit:
+                return False
+            while row < group.rows[n]:
+                ends[row] = used
+                row += 1
+            if null_branch != _NOT_NULL:
+                excess |= p[i] & 0xFD
+                is_value = p[i] != null_branch
+                valid[row] = is_value
+                i += 1
+            position = 0
+            if is_value:
+                i = self._read_small(i, self.limit)
+                if i < 0 or self.number < 0 or self.number >= symbol_count:
+                    return False
+                position = symbols[self.number]
+                if position == tables.ABSENT:
+                    return False
+            length = position & _MASK32
+            if not copy_blocks(
+                target + used,
+                room - used,
+                self.constants + (position >> 32),
+                _CONSTANT_BYTES,
+                length,
+                cython.address(high),
+            ):
+                if length > room - used:
+                    self.is_full = True
+                    return False
+                copy(target + used, self.constants + (position >> 32), length)
+            used += length
+            ends[row] = used
+            row += 1
+            group.at[n] = i
+        while row < group.stop:
+            ends[row] = used
+            row += 1
+        self.used[node] = used
+        return excess == 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_integers(
+        self, op: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
+    ) -> cython.bint:
+        at: cython.Py_ssize_t = self.ops[op + tables.NODE] * tables.NODE_WIDTH
+        scale: cython.pointer[cython.const[cython.longlong]] = self.links + self.ops[op + tables.A]
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        valid: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.VALID]
+        wide: cython.pointer[cython.longlong] = self.a64 + self.nodes[at + tables.DATA]
+        narrow: cython.pointer[cython.int] = self.a32 + self.nodes[at + tables.DATA]
+        is_wide: cython.bint = self.nodes[at + tables.STORAGE] == tables.INT64
+        low: cython.longlong = scale[tables.LOW]
+        high: cython.longlong = scale[tables.HIGH]
+        multiplier: cython.longlong = scale[tables.MULTIPLIER]
+        limit: cython.Py_ssize_t = self.limit
+        size: cython.Py_ssize_t = self.size
+        is_value: cython.longlong = 1
+        excess: cython.int = 0
+        number: cython.longlong
+        value: cython.ulonglong
+        row: cython.longlong
+        i: cython.Py_ssize_t
+        stop: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        for n in range(group.count):
+            i = group.at[n]
+            row = group.rows[n]
+            if i > limit:
+                return False
+            if null_branch != _NOT_NULL:
+                excess |= p[i] & 0xFD
+                is_value = p[i] != null_branch
+                valid[row] = is_value
+                i += 1
+            value = 0
+            stop = take_varint(p, i, size, size, cython.address(value))
+            if stop < 0 and is_value:
+                stop = self._read_long_slowly(i, limit)
+                if stop < 0:
+                    return False
+                number = self.number
+            else:
+                # A null is zero, in no bytes.
+                number = _unzigzag(value) & -is_value
+                stop = i + ((stop - i) & -is_value)
+            if number < low or number > high:
+                return False
+            number *= multiplier
+            if is_wide:
+                wide[row] = number
+            else:
+                narrow[row] = number
+            group.at[n] = stop
+        return excess == 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_doubles(
+        self, op: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
+    ) -> cython.bint:
+        at: cython.Py_ssize_t = self.ops[op + tables.NODE] * tables.NODE_WIDTH
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        valid: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.VALID]
+        values: cython.pointer[cython.longlong] = self.a64 + self.nodes[at + tables.DATA]
+        limit: cython.Py_ssize_t = self.limit
+        is_value: cython.longlong = 1
+        excess: cython.int = 0
+        number: cython.longlong
+        i: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        for n in range(group.count):
+            i = group.at[n]
+            if i > limit:
+                return False
+            if null_branch != _NOT_NULL:
+                excess |= p[i] & 0xFD
+                is_value = p[i] != null_branch
+                valid[group.rows[n]] = is_value
+                i += 1
+            number = word(p + i)
+            values[group.rows[n]] = number & -is_value
+            group.at[n] = i + 8 * is_value
+        return excess == 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_floats(
+        self, op: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
+    ) -> cython.bint:
+        at: cython.Py_ssize_t = self.ops[op + tables.NODE] * tables.NODE_WIDTH
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        valid: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.VALID]
+        values: cython.pointer[cython.int] = self.a32 + self.nodes[at + tables.DATA]
+        limit: cython.Py_ssize_t = self.limit
+        is_value: cython.int = 1
+        excess: cython.int = 0
+        number: cython.int
+        i: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        for n in range(group.count):
+            i = group.at[n]
+            if i > limit:
+                return False
+            if null_branch != _NOT_NULL:
+                excess |= p[i] & 0xFD
+                is_value = p[i] != null_branch
+                valid[group.rows[n]] = is_value
+                i += 1
+            number = half_word(p + i)
+            values[group.rows[n]] = number & -is_value
+            group.at[n] = i + 4 * is_value
+        return excess == 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_booleans(
+        self, op: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
+    ) -> cython.bint:
+        at: cython.Py_ssize_t = self.ops[op + tables.NODE] * tables.NODE_WIDTH
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        valid: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.VALID]
+        values: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.DATA]
+        is_value: cython.int = 1
+        excess: cython.int = 0
+        number: cython.int
+        i: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        for n in range(group.count):
+            i = group.at[n]
+            if i > self.limit:
+                return False
+            if null_branch != _NOT_NULL:
+                excess |= p[i] & 0xFD
+                is_value = p[i] != null_branch
+                valid[group.rows[n]] = is_value
+                i += 1
+            number = p[i] & -is_value
+            excess |= number & 0xFE
+            values[group.rows[n]] = number
+            group.at[n] = i + is_value
+        return excess == 0
 
     # ------------------------------------------------------------------------
     # Nodes, without a call of the arena's methods

@@ -32,7 +32,6 @@ if cython.compiled:
         take_numbers,
         take_numbers_of_all,
     )
-    from cython.cimports.libc.string import memcpy
 else:
     from arrow_io.payloads import tables
     from arrow_io.payloads._arena_py import Arena
@@ -608,17 +607,6 @@ class Shredder(Arena):
                 return False
             stop = max(stop, (positions[row] >> 32) + (positions[row] & _MASK32))
         return self.size - stop >= _PADDING_BYTES
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _restart(self) -> cython.void:
-        """Roll back the values of payloads that cannot be read together."""
-        self._settle_counts()
-        self._roll_back()
-        self._blank_rolled_back()
-        self._reset_code()
-        memcpy(self.saved, self.counts, 2 * self.node_count * 8)
 
     @cython.cfunc
     @cython.nogil

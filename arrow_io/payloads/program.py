@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _BASE64 = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
 _BASE64_VALUES = bytes(_BASE64.index(chr(c)) if chr(c) in _BASE64 else 255 for c in range(256))
-_PADDING_BYTES = 16
-"""Bytes after the constants, because names are compared in blocks."""
+_PADDING_BYTES = 32
+"""Bytes after the constants, because names are compared and copied in blocks."""
 POWERS_OF_TEN = memoryview(array("d", [10.0**n for n in range(23)]))
 
 

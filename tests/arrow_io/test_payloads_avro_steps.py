@@ -1,0 +1,164 @@
+"""AVRO payloads that are read together, field by field, become what each becomes alone.
+
+Only the compiled build reads payloads together, and only eight or more of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arrow_io.payloads import tables
+from tests.support.avro_evolutions import evolved
+from tests.support.avro_payloads import array_of, avro_long, enum_of, map_of, sized
+from tests.support.avro_schemas import schemas
+from tests.support.builds import using_build
+from tests.support.fastavro_oracle import reading_of, write_datum
+from tests.support.payloads import avro, record, shredded, shredded_alike
+
+if TYPE_CHECKING:
+    from arrow_io.payloads.program import Program
+    from tests.support.payloads import AvroSchema
+
+_ROWS = st.lists(st.integers(0, 3), min_size=8, max_size=150)
+
+
+def _payloads(data: st.DataObject, writer: AvroSchema) -> list[bytes | None]:
+    """Payloads of a few values, in a random order; some are missing."""
+    reading = reading_of(writer)
+    datums = data.draw(st.lists(reading.datums(reading.schema), min_size=1, max_size=4))
+    choices: list[bytes | None] = [write_datum(writer, datum) for datum in datums]
+    if data.draw(st.booleans()):
+        choices.append(None)
+    return [choices[row % len(choices)] for row in data.draw(_ROWS)]
+
+
+def _check(program: Program, payloads: list[bytes | None]) -> None:
+    """Compare what both builds make of all payloads with what each payload becomes alone."""
+    together = shredded_alike(program, payloads)
+    with using_build("compiled"):
+        alone = {payload: shredded(program, [payload]) for payload in set(payloads)}
+    assert together.rows == [alone[payload].rows[0] for payload in payloads]
+    assert together.codes == [code for payload in payloads for code in alone[payload].codes]
+
+
+@given(data=st.data())
+def test_payloads_of_any_schema(data: st.DataObject) -> None:
+    """Payloads that are read together have the values that each has alone."""
+    writer = data.draw(schemas(plain=True))
+
+    _check(avro(writer), _payloads(data, writer))
+
+
+@given(data=st.data())
+def test_payloads_of_evolved_schemas(data: st.DataObject) -> None:
+    """The same if they are resolved to another schema."""
+    writer = data.draw(schemas(plain=True))
+    reader = data.draw(evolved(writer))
+
+    _check(avro(writer, reader), _payloads(data, writer))
+
+
+@given(data=st.data())
+def test_damaged_payloads(data: st.DataObject) -> None:
+    """A payload with a changed byte is refused alone, or has its own value."""
+    writer = data.draw(schemas(max_depth=2, plain=True))
+    payloads = _payloads(data, writer)
+    row = data.draw(st.integers(0, len(payloads) - 1))
+    damaged = bytearray(payloads[row] or b"\0")
+    if damaged:
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    payloads[row] = bytes(damaged)
+
+    _check(avro(writer), payloads)
+
+
+def _nullable(type_: AvroSchema) -> AvroSchema:
+    return ["null", type_]
+
+
+_ITEM = record(("s", _nullable("string")), ("m", _nullable(map_of("long"))), name="Item")
+_INNER = record(
+    ("t", "string"), ("l", array_of("string")), ("i", _nullable("int")), ("e", enum_of("X", "Y")),
+    name="Inner",
+)  # fmt: skip
+_OUTER = record(("inner", _nullable(_INNER)), ("b", "boolean"), ("t", "string"), name="Outer")
+_WHOLE = record(
+    ("id", "long"),
+    ("outer", [_OUTER, "null"]),
+    ("items", _nullable(array_of(_ITEM))),
+    ("u", ["null", "long", "string"]),
+    ("f", _nullable("float")),
+)
+
+
+def _whole(number: int) -> bytes:
+    """A record with nulls in many places: texts below null records keep their order."""
+    text = sized(f"text {number} ".encode() * (number % 7))
+    inner = text + b"\x02" + text + b"\0" + (b"\0" if number % 3 else b"\x02\x09") + b"\x02"
+    outer = (b"\0" if number % 2 else b"\x02" + inner) + b"\x01" + text
+    entries = b"\x02" + sized(b"key") + avro_long(number) + b"\0"
+    item = (b"\x02" + text if number % 2 else b"\0") + (b"\0" if number % 3 else b"\x02" + entries)
+    count = number % 5
+    items = (avro_long(count) + item * count if count else b"") + b"\0"
+    if number % 4 == 1 and count:
+        # The block's length in bytes follows a negative count; and there may be more blocks.
+        block = avro_long(-count) + avro_long(len(item) * count) + item * count
+        items = block + b"\x02" + item + b"\0"
+    return b"".join(
+        (
+            avro_long(number * 123_456_789_123 * (-1) ** number),
+            b"\x02" if number % 5 == 0 else b"\0" + outer,
+            b"\0" if number % 6 == 0 else b"\x02" + items,
+            (b"\0", b"\x02" + avro_long(number), b"\x04" + text)[number % 3],
+            b"\0" if number % 2 else b"\x02\0\0\x80\x3f",
+        )
+    )
+
+
+@pytest.mark.both_builds
+def test_nulls_everywhere() -> None:
+    """Nulls, items and blocks differ from payload to payload."""
+    payloads: list[bytes | None] = [_whole(number) for number in range(300)]
+    payloads[100] = None
+
+    _check(avro(_WHOLE), payloads)
+
+
+@pytest.mark.both_builds
+@pytest.mark.parametrize(
+    ("type_", "usual", "unusual", "code"),
+    [
+        ("long", b"\x02", b"\x80" * 8 + b"\x02", None),
+        ("long", b"\x02", b"\xff" * 9 + b"\x01", None),
+        ("long", b"\x02", b"\xff" * 9 + b"\x02", tables.BAD_VARINT),
+        ("int", b"\x02", avro_long(1 << 31), tables.OUT_OF_RANGE),
+        ("boolean", b"\x01", b"\x02", tables.BAD_BOOLEAN),
+        ("string", b"\x02a", sized(b"x" * 31 + b"\xc3\xa9"), None),
+        ("string", b"\x02a", sized(b"x" * 31 + b"\xc3"), tables.BAD_UTF8),
+        ("string", b"\x02a", b"\x82\x00a", None),
+        ("string", b"\x02a", b"\x01", tables.BAD_LENGTH),
+        ("string", b"\x02a", b"\x04a", tables.BAD_LENGTH),
+        (["null", "long"], b"\0", b"\x82\x00\x02", None),
+        (["null", "long"], b"\0", b"\x04\x02", tables.BAD_BRANCH),
+        (enum_of("A", "B" * 40), b"\0", b"\x02", None),
+        (enum_of("A"), b"\0", b"\x02", tables.BAD_SYMBOL),
+        (array_of("null"), b"\0", b"\x04\0", None),
+        (array_of("long"), b"\0", avro_long(1 << 62) + b"\0", tables.ENDS_EARLY),
+        (map_of("double"), b"\0", b"\x02\x02a" + bytes(9), None),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 5, 63, 99])
+def test_one_unusual_payload(
+    type_: AvroSchema, usual: bytes, unusual: bytes, code: int | None, place: int
+) -> None:
+    """One payload that cannot be read together with others does not change theirs."""
+    payloads: list[bytes | None] = [usual + sized(b"after")] * 100
+    payloads[place] = unusual + sized(b"after")
+    program = avro(record(("field", type_), ("after", "string")))
+
+    _check(program, payloads)
+    assert shredded_alike(program, payloads).codes == ([] if code is None else [code])
