@@ -18,6 +18,7 @@ if cython.compiled:
         take_varint,
         word,
     )
+    from cython.cimports.arrow_io.core._prefetch import prefetch_lines
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._arena_c import Arena
     from cython.cimports.arrow_io.payloads._avro_groups import GROUP_SIZE, Group
@@ -28,6 +29,9 @@ else:
 _MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
 _MAX_EXACT = cython.declare(cython.longlong, 1 << 53)
+_ODD_BYTES = cython.declare(cython.ulonglong, 0x00FF00FF00FF00FF)
+_ODD_PAIRS = cython.declare(cython.ulonglong, 0x0000FFFF0000FFFF)
+_MAX_LONG = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 # Fewer payloads are not worth reading together.
 _MIN_BATCH = cython.declare(cython.Py_ssize_t, 8)
 # Number of batches without another attempt after one that could not be read together.
@@ -39,6 +43,12 @@ _CONSTANT_BYTES = cython.declare(cython.Py_ssize_t, 32)
 # Values that are nested more deeply are read one by one.
 _MAX_STEP_DEPTH = cython.declare(cython.int, 8)
 _NOT_NULL = cython.declare(cython.int, -1)
+# A group with so many bytes takes no more payloads: its bytes should remain in the cache.
+_GROUP_BYTES = cython.declare(cython.longlong, 16384)
+# Bytes that each step prefetches.
+_STEP_BYTES = cython.declare(cython.longlong, 768)
+# Unions with more branches are read value by value.
+_MAX_BRANCHES = cython.declare(cython.longlong, 16)
 
 
 @cython.final
@@ -50,11 +60,15 @@ class Shredder(Arena):
         limit: Maximum position of a value in the payloads that are read together.
         pause: Number of batches not to read together, after one for which that failed.
         is_full: Whether a node has no room for the values of this batch.
+        next_read: Start of the bytes to prefetch next.
+        prefetch_stop: End of the bytes to prefetch.
     """
 
     limit: cython.Py_ssize_t
     pause: cython.longlong
     is_full: cython.bint
+    next_read: cython.longlong
+    prefetch_stop: cython.longlong
 
     @cython.cfunc
     @cython.nogil
@@ -431,7 +445,7 @@ class Shredder(Arena):
             i = self._read_length(i, stop)
             return i + self.number if i >= 0 else -1
         if opcode == tables.AVRO_INTEGER:
-            return self._read_long(i, stop)
+            return i + 1 if i < stop and self.p[i] < 0x80 else self._read_long(i, stop)
         if opcode == tables.AVRO_FIXED:
             return self._skip_bytes(self.ops[at + tables.A], i, stop)
         if opcode == tables.AVRO_DOUBLE:
@@ -607,16 +621,32 @@ class Shredder(Arena):
         n: cython.Py_ssize_t = 0
         start: cython.longlong
         stop: cython.longlong
+        size: cython.longlong = 0
         self.limit = 0
         while n < count and n < GROUP_SIZE and positions[n] != tables.ABSENT:
             start = positions[n] >> 32
             stop = start + (positions[n] & _MASK32)
-            if self.size - stop < _PADDING_BYTES:
+            if self.size - stop < _PADDING_BYTES or (size > _GROUP_BYTES and n >= _MIN_BATCH):
                 break
+            size += stop - start
             self.limit = max(self.limit, stop)
             group.at[n] = start
             n += 1
         group.count = n
+        # Prefetch the payloads after these.
+        self.next_read = self.limit
+        self.prefetch_stop = min(self.size, self.limit + size)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _prefetch_next(self) -> cython.void:
+        """Prefetch some of the next bytes; all at once would take as long as reading them."""
+        length: cython.longlong = min(_STEP_BYTES, self.prefetch_stop - self.next_read)
+        if length > 0:
+            prefetch_lines(self.p + self.next_read, length)
+            self.next_read += length
 
     @cython.cfunc
     @cython.inline
@@ -708,6 +738,8 @@ class Shredder(Arena):
             return self._read_symbols(at, null_branch, group)
         elif opcode == tables.AVRO_SKIP:
             return self._skip_group(at, group, depth)
+        elif opcode == tables.AVRO_DECIMAL:
+            return self._read_decimals(at, null_branch, group)
         elif depth < _MAX_STEP_DEPTH:
             if opcode == tables.AVRO_RECORD and self._storage(at) == tables.STRUCT:
                 if null_branch == _NOT_NULL:
@@ -715,6 +747,8 @@ class Shredder(Arena):
                 return self._read_nullable_records(at, null_branch, group, depth)
             if opcode == tables.AVRO_ARRAY or opcode == tables.AVRO_MAP:
                 return self._read_lists(at, null_branch, group, depth)
+            if opcode == tables.AVRO_UNION and self._has_members(at):
+                return self._read_members(at, group, depth)
         return self._read_each(op, group, tables.ABSENT, 0, depth)
 
     @cython.cfunc
@@ -793,6 +827,7 @@ class Shredder(Arena):
         position: cython.longlong
         is_read: cython.bint = True
         while link < last:
+            self._prefetch_next()
             if not self._read_step(self.links[link], group, depth + 1):
                 return False
             link += 1
@@ -860,6 +895,103 @@ class Shredder(Arena):
             return False
         for n in range(count):
             group.at[numbers[n]] = records.at[n]
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _has_members(self, at: cython.Py_ssize_t) -> cython.bint:
+        """Return whether each branch of a union is null or has its own field of the op's node.
+
+        All fields of the node must belong to a branch.
+        """
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        child: cython.Py_ssize_t = node + 1
+        branch: cython.Py_ssize_t
+        branches: cython.pointer[cython.const[cython.longlong]] = (
+            self.links + self.ops[at + tables.A]
+        )
+        count: cython.longlong = self.ops[at + tables.B]
+        members: cython.longlong = 0
+        uses: cython.longlong
+        n: cython.Py_ssize_t
+        if count > _MAX_BRANCHES:
+            return False
+        for n in range(count):
+            branch = branches[n] * tables.OP_WIDTH
+            if self.ops[branch + tables.OPCODE] == tables.AVRO_MEMBER:
+                members += 1
+            elif self.ops[branch + tables.OPCODE] != tables.AVRO_NULL:
+                return False
+        while child < self.nodes[node * tables.NODE_WIDTH + tables.STOP]:
+            uses = 0
+            for n in range(count):
+                branch = branches[n] * tables.OP_WIDTH
+                if self.ops[branch + tables.OPCODE] == tables.AVRO_MEMBER:
+                    branch = self.ops[branch + tables.A] * tables.OP_WIDTH
+                    uses += self.ops[branch + tables.NODE] == child
+            if uses != 1:
+                return False
+            members -= 1
+            child = self.nodes[child * tables.NODE_WIDTH + tables.STOP]
+        return members == 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_members(
+        self, at: cython.Py_ssize_t, group: cython.pointer[Group], depth: cython.int
+    ) -> cython.bint:
+        """Read a group's values of a union, branch by branch."""
+        values = cython.declare(Group)
+        branches = cython.declare(cython.uchar[GROUP_SIZE])
+        numbers = cython.declare(cython.uchar[GROUP_SIZE])
+        null_rows = cython.declare(cython.longlong[GROUP_SIZE])
+        count: cython.Py_ssize_t
+        null_count: cython.Py_ssize_t
+        is_value: cython.int
+        branch: cython.int
+        op: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        for n in range(group.count):
+            if (
+                group.at[n] > self.limit
+                or self.p[group.at[n]] & 0x81 != 0
+                or self.p[group.at[n]] >> 1 >= self.ops[at + tables.B]
+            ):
+                return False
+            branches[n] = self.p[group.at[n]] >> 1
+            group.at[n] += 1
+        values.first = group.first
+        values.stop = group.stop
+        values.is_dense = False
+        for branch in range(self.ops[at + tables.B]):
+            op = self.links[self.ops[at + tables.A] + branch] * tables.OP_WIDTH
+            count = 0
+            null_count = 0
+            for n in range(group.count):
+                is_value = branches[n] == branch
+                # Both lists receive the value, and one of them keeps it.
+                values.at[count] = group.at[n]
+                values.rows[count] = group.rows[n]
+                numbers[count] = n
+                null_rows[null_count] = group.rows[n]
+                count += is_value
+                null_count += 1 - is_value
+            if self.ops[op + tables.OPCODE] == tables.AVRO_NULL:
+                for n in range(count):
+                    self.a8[
+                        self.nodes[self.ops[op + tables.NODE] * tables.NODE_WIDTH + tables.VALID]
+                        + values.rows[n]
+                    ] = 0
+                continue
+            op = self.ops[op + tables.A]
+            values.count = count
+            self._put_nulls(self.ops[op * tables.OP_WIDTH + tables.NODE], null_rows, null_count)
+            if not self._read_step(op, cython.address(values), depth):
+                return False
+            for n in range(count):
+                group.at[numbers[n]] = values.at[n]
         return True
 
     @cython.cfunc
@@ -1156,18 +1288,38 @@ class Shredder(Arena):
     def _read_integers(
         self, op: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
     ) -> cython.bint:
+        # The compiler makes a loop of each.
+        if self._storage(op) == tables.INT32:
+            if null_branch == _NOT_NULL:
+                return self._put_integers(op, False, False, 0, group)
+            return self._put_integers(op, False, True, null_branch, group)
+        if null_branch == _NOT_NULL:
+            return self._put_integers(op, True, False, 0, group)
+        return self._put_integers(op, True, True, null_branch, group)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_integers(
+        self,
+        op: cython.Py_ssize_t,
+        is_wide: cython.bint,
+        is_nullable: cython.bint,
+        null_branch: cython.int,
+        group: cython.pointer[Group],
+    ) -> cython.bint:
+        """Put a group's integers into a node."""
         at: cython.Py_ssize_t = self.ops[op + tables.NODE] * tables.NODE_WIDTH
         scale: cython.pointer[cython.const[cython.longlong]] = self.links + self.ops[op + tables.A]
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         valid: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.VALID]
         wide: cython.pointer[cython.longlong] = self.a64 + self.nodes[at + tables.DATA]
         narrow: cython.pointer[cython.int] = self.a32 + self.nodes[at + tables.DATA]
-        is_wide: cython.bint = self.nodes[at + tables.STORAGE] == tables.INT64
         low: cython.longlong = scale[tables.LOW]
         high: cython.longlong = scale[tables.HIGH]
         multiplier: cython.longlong = scale[tables.MULTIPLIER]
         limit: cython.Py_ssize_t = self.limit
-        size: cython.Py_ssize_t = self.size
         is_value: cython.longlong = 1
         excess: cython.int = 0
         number: cython.longlong
@@ -1181,13 +1333,13 @@ class Shredder(Arena):
             row = group.rows[n]
             if i > limit:
                 return False
-            if null_branch != _NOT_NULL:
+            if is_nullable:
                 excess |= p[i] & 0xFD
                 is_value = p[i] != null_branch
                 valid[row] = is_value
                 i += 1
             value = 0
-            stop = take_varint(p, i, size, size, cython.address(value))
+            stop = take_varint(p, i, i + 8, i + 8, cython.address(value))
             if stop < 0 and is_value:
                 stop = self._read_long_slowly(i, limit)
                 if stop < 0:
@@ -1205,6 +1357,69 @@ class Shredder(Arena):
             else:
                 narrow[row] = number
             group.at[n] = stop
+        return excess == 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_decimals(
+        self, op: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
+    ) -> cython.bint:
+        node: cython.Py_ssize_t = self.ops[op + tables.NODE]
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        valid: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.VALID]
+        values: cython.pointer[cython.longlong] = self.a64 + 2 * self.nodes[at + tables.DATA]
+        fixed_size: cython.longlong = self.ops[op + tables.A]
+        bound: cython.longlong = self.ops[op + tables.B]
+        most: cython.longlong = self.links[bound + 1]
+        is_value: cython.longlong = 1
+        excess: cython.int = 0
+        length: cython.longlong
+        number: cython.longlong
+        row: cython.longlong
+        i: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        if self.links[bound] != 0 or most < 0:
+            # No number of eight bytes is out of range.
+            most = _MAX_LONG
+        for n in range(group.count):
+            i = group.at[n]
+            row = group.rows[n]
+            if i > self.limit:
+                return False
+            if null_branch != _NOT_NULL:
+                excess |= p[i] & 0xFD
+                is_value = p[i] != null_branch
+                valid[row] = is_value
+                i += 1
+            length = fixed_size
+            if length == tables.ABSENT:
+                length = p[i] >> 1
+                if p[i] & 0x81 != 0 and is_value:
+                    return False
+                i += is_value
+            length &= -is_value
+            if length > self.limit - i:
+                return False
+            if 0 < length <= 8:
+                number = _swap_bytes(word(p + i))
+                number >>= 64 - 8 * length
+                if most != _MAX_LONG and (number >= most or number <= -most):
+                    return False
+                values[2 * row] = number
+                values[2 * row + 1] = number >> 63
+            elif is_value:
+                # The number goes to the row that is next by the count.
+                self.counts[node] = row
+                if not self._put_decimal(node, i, length, bound):
+                    self.counts[node] = group.stop
+                    return False
+                self.counts[node] = group.stop
+            else:
+                values[2 * row] = 0
+                values[2 * row + 1] = 0
+            group.at[n] = i + length
         return excess == 0
 
     @cython.cfunc
@@ -1477,6 +1692,17 @@ class Shredder(Arena):
 def _unzigzag(value: cython.ulonglong) -> cython.longlong:
     half: cython.longlong = value >> 1
     return half ^ -(value & 1)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _swap_bytes(value: cython.ulonglong) -> cython.longlong:
+    """Reverse the order of the eight bytes of a number."""
+    value = ((value & _ODD_BYTES) << 8) | ((value >> 8) & _ODD_BYTES)
+    value = ((value & _ODD_PAIRS) << 16) | ((value >> 16) & _ODD_PAIRS)
+    return (value << 32) | (value >> 32)
 
 
 @cython.cfunc

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from arrow_io.payloads import tables
 from tests.support.avro_evolutions import evolved
-from tests.support.avro_payloads import array_of, avro_long, enum_of, map_of, sized
+from tests.support.avro_payloads import array_of, avro_long, decimal_of, enum_of, map_of, sized
 from tests.support.avro_schemas import schemas
 from tests.support.builds import using_build
 from tests.support.fastavro_oracle import reading_of, write_datum
@@ -90,7 +90,8 @@ _WHOLE = record(
     ("id", "long"),
     ("outer", [_OUTER, "null"]),
     ("items", _nullable(array_of(_ITEM))),
-    ("u", ["null", "long", "string"]),
+    ("u", ["null", "long", "string", array_of("string")]),
+    ("d", _nullable(decimal_of(20))),
     ("f", _nullable("float")),
 )
 
@@ -113,7 +114,12 @@ def _whole(number: int) -> bytes:
             avro_long(number * 123_456_789_123 * (-1) ** number),
             b"\x02" if number % 5 == 0 else b"\0" + outer,
             b"\0" if number % 6 == 0 else b"\x02" + items,
-            (b"\0", b"\x02" + avro_long(number), b"\x04" + text)[number % 3],
+            (b"\0", b"\x02" + avro_long(number), b"\x04" + text, b"\x06\x02" + text + b"\0")[
+                number % 4
+            ],
+            b"\0"
+            if number % 3
+            else b"\x02" + sized((number % 100).to_bytes(1 + number % 12, "big")),
             b"\0" if number % 2 else b"\x02\0\0\x80\x3f",
         )
     )
@@ -149,6 +155,18 @@ def test_nulls_everywhere() -> None:
         (array_of("null"), b"\0", b"\x04\0", None),
         (array_of("long"), b"\0", avro_long(1 << 62) + b"\0", tables.ENDS_EARLY),
         (map_of("double"), b"\0", b"\x02\x02a" + bytes(9), None),
+        (decimal_of(12), b"\x02\xff", b"\x10" + b"\xff" * 7 + b"\x9c", None),
+        (decimal_of(12), b"\x02\xff", b"\x12" + b"\xff" * 8 + b"\x9c", None),
+        (decimal_of(12), b"\x02\xff", b"\x24" + b"\xff" * 18, None),
+        (decimal_of(2), b"\x02\x63", b"\x02\x64", tables.OUT_OF_RANGE),
+        (decimal_of(2), b"\x02\x63", b"\x02\x9c", tables.OUT_OF_RANGE),
+        (decimal_of(18), b"\x02\x63", b"\x12\x01" + bytes(8), tables.OUT_OF_RANGE),
+        (decimal_of(30), b"\x02\x63", b"\x12\x01" + bytes(8), None),
+        (decimal_of(2), b"\x02\x63", b"\0", tables.BAD_LENGTH),
+        (["null", decimal_of(2)], b"\0", b"\x02\x02\x9d", None),
+        (["null", "long", "string"], b"\0", b"\x04\x02a", None),
+        (["null", "long", "string"], b"\x02\x02", b"\0", None),
+        (["null", "long", "string"], b"\x02\x02", b"\x06", tables.BAD_BRANCH),
     ],
 )
 @pytest.mark.parametrize("place", [0, 5, 63, 99])
