@@ -47,6 +47,8 @@ _NOT_NULL = cython.declare(cython.int, -1)
 _GROUP_BYTES = cython.declare(cython.longlong, 16384)
 # Bytes that each step prefetches.
 _STEP_BYTES = cython.declare(cython.longlong, 768)
+# Rounds pay off if they have at least so many items on average.
+_MIN_ROUND = cython.declare(cython.longlong, 8)
 # Unions with more branches are read value by value.
 _MAX_BRANCHES = cython.declare(cython.longlong, 16)
 
@@ -59,14 +61,18 @@ class Shredder(Arena):
     Attributes:
         limit: Maximum position of a value in the payloads that are read together.
         pause: Number of batches not to read together, after one for which that failed.
-        is_full: Whether a node has no room for the values of this batch.
+        can_retry: Whether the next batch may be read together although this one was not.
+        has_blocks: Whether a list had more than one block, so that others may have, too.
+        origin: Minimum position of a value in the payloads that are read together.
         next_read: Start of the bytes to prefetch next.
         prefetch_stop: End of the bytes to prefetch.
     """
 
     limit: cython.Py_ssize_t
     pause: cython.longlong
-    is_full: cython.bint
+    can_retry: cython.bint
+    has_blocks: cython.bint
+    origin: cython.Py_ssize_t
     next_read: cython.longlong
     prefetch_stop: cython.longlong
 
@@ -585,7 +591,7 @@ class Shredder(Arena):
             self.pause -= 1
             return False
         self.empty_items = 0
-        self.is_full = False
+        self.can_retry = False
         while row < count:
             self._begin_group(positions + row, count - row, cython.address(group))
             if group.count < _MIN_BATCH:
@@ -602,7 +608,7 @@ class Shredder(Arena):
             row += group.count
         if row == count:
             return True
-        if self.code != tables.FULL and not self.is_full:
+        if self.code != tables.FULL and not self.can_retry:
             self.pause = _PAUSE
         self._restart()
         return False
@@ -623,6 +629,7 @@ class Shredder(Arena):
         stop: cython.longlong
         size: cython.longlong = 0
         self.limit = 0
+        self.origin = positions[0] >> 32
         while n < count and n < GROUP_SIZE and positions[n] != tables.ABSENT:
             start = positions[n] >> 32
             stop = start + (positions[n] & _MASK32)
@@ -630,6 +637,7 @@ class Shredder(Arena):
                 break
             size += stop - start
             self.limit = max(self.limit, stop)
+            self.origin = min(self.origin, start)
             group.at[n] = start
             n += 1
         group.count = n
@@ -680,7 +688,7 @@ class Shredder(Arena):
         while node < stop:
             at = node * tables.NODE_WIDTH
             if group.stop > self.nodes[at + tables.CAPACITY]:
-                self.is_full = True
+                self.can_retry = True
                 return False
             self.counts[node] = group.stop
             if self.nodes[at + tables.STORAGE] == tables.LIST:
@@ -712,15 +720,9 @@ class Shredder(Arena):
         at: cython.Py_ssize_t = op * tables.OP_WIDTH
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         null_branch: cython.int = _NOT_NULL
-        link: cython.Py_ssize_t
-        if opcode == tables.AVRO_UNION and self.ops[at + tables.B] == 2:
-            link = self.ops[at + tables.A]
-            if self.ops[self.links[link] * tables.OP_WIDTH] == tables.AVRO_NULL:
-                null_branch = 0
-                at = self.links[link + 1] * tables.OP_WIDTH
-            elif self.ops[self.links[link + 1] * tables.OP_WIDTH] == tables.AVRO_NULL:
-                null_branch = 2
-                at = self.links[link] * tables.OP_WIDTH
+        if opcode == tables.AVRO_UNION:
+            null_branch = self._null_branch(at)
+            at = self._value_op(at, null_branch)
             opcode = self.ops[at + tables.OPCODE]
         if opcode == tables.AVRO_STRING or opcode == tables.AVRO_BYTES:
             return self._read_texts(at, null_branch, group)
@@ -746,10 +748,37 @@ class Shredder(Arena):
                     return self._read_fields(at, group, depth)
                 return self._read_nullable_records(at, null_branch, group, depth)
             if opcode == tables.AVRO_ARRAY or opcode == tables.AVRO_MAP:
+                if self._has_rounds(at):
+                    return self._read_in_rounds(at, null_branch, group, depth)
                 return self._read_lists(at, null_branch, group, depth)
             if opcode == tables.AVRO_UNION and self._has_members(at):
                 return self._read_members(at, group, depth)
         return self._read_each(op, group, tables.ABSENT, 0, depth)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _null_branch(self, at: cython.Py_ssize_t) -> cython.int:
+        """Return the encoded branch of null in a union of null and another type."""
+        link: cython.Py_ssize_t = self.ops[at + tables.A]
+        if self.ops[at + tables.OPCODE] != tables.AVRO_UNION or self.ops[at + tables.B] != 2:
+            return _NOT_NULL
+        if self.ops[self.links[link] * tables.OP_WIDTH] == tables.AVRO_NULL:
+            return 0
+        if self.ops[self.links[link + 1] * tables.OP_WIDTH] == tables.AVRO_NULL:
+            return 2
+        return _NOT_NULL
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _value_op(self, at: cython.Py_ssize_t, null_branch: cython.int) -> cython.Py_ssize_t:
+        """Return the op of the values that are not null."""
+        if null_branch == _NOT_NULL:
+            return at
+        return self.links[self.ops[at + tables.A] + 1 - (null_branch >> 1)] * tables.OP_WIDTH
 
     @cython.cfunc
     @cython.inline
@@ -1117,6 +1146,364 @@ class Shredder(Arena):
             return False
         return self._read_step(item, items, depth + 1)
 
+    # Rounds: the first items of all lists of a group are read together, then the second items, and
+    # so on. No item waits for the one before it. But texts and lists in items must be appended in
+    # the order of their rows: a round stores their positions in place of their ends, and they are
+    # read after the last round.
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _has_rounds(self, at: cython.Py_ssize_t) -> cython.bint:
+        """Return whether rounds can read the items of an array or map, which are not empty."""
+        item: cython.Py_ssize_t = self.ops[at + tables.A] * tables.OP_WIDTH
+        link: cython.Py_ssize_t = self.ops[item + tables.A]
+        last: cython.Py_ssize_t = link + self.ops[item + tables.B]
+        has_bytes: cython.bint = False
+        if self.has_blocks or self.limit - self.origin > tables.MAX_OFFSET:
+            return False
+        if self.ops[at + tables.OPCODE] == tables.AVRO_MAP:
+            return self._has_free_rows(item)
+        if not self._is_record(item):
+            return self._has_free_rows(item)
+        while link < last:
+            item = self.links[link] * tables.OP_WIDTH
+            if self._has_free_rows(item):
+                has_bytes = True
+            elif self.ops[item + tables.OPCODE] != tables.AVRO_SKIP:
+                return False
+            link += 1
+        return has_bytes
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _is_record(self, at: cython.Py_ssize_t) -> cython.bint:
+        """Return whether an op reads a struct, none of whose fields has a default."""
+        return (
+            self.ops[at + tables.OPCODE] == tables.AVRO_RECORD
+            and self._storage(at) == tables.STRUCT
+            and self.ops[at + tables.D] == 0
+        )
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _has_free_rows(self, at: cython.Py_ssize_t) -> cython.bint:
+        """Return whether rounds can read an op's values, each of which has bytes."""
+        opcode: cython.longlong
+        at = self._value_op(at, self._null_branch(at))
+        opcode = self.ops[at + tables.OPCODE]
+        if (
+            opcode == tables.AVRO_STRING
+            or opcode == tables.AVRO_BYTES
+            or opcode == tables.AVRO_ENUM
+            or opcode == tables.AVRO_ARRAY
+            or opcode == tables.AVRO_MAP
+            or opcode == tables.AVRO_BOOLEAN
+            or opcode == tables.AVRO_DOUBLE
+            or opcode == tables.AVRO_DECIMAL
+        ):
+            return True
+        if opcode == tables.AVRO_FLOAT:
+            return self._storage(at) == tables.INT32
+        return opcode == tables.AVRO_INTEGER and self._is_plain_integer(at)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_in_rounds(
+        self,
+        at: cython.Py_ssize_t,
+        null_branch: cython.int,
+        group: cython.pointer[Group],
+        depth: cython.int,
+    ) -> cython.bint:
+        """Read a group's arrays or maps in rounds, or one by one if few have as many items."""
+        lists = cython.declare(Group)
+        numbers = cython.declare(cython.uchar[GROUP_SIZE])
+        remaining = cython.declare(cython.longlong[GROUP_SIZE])
+        after = cython.declare(cython.Py_ssize_t[GROUP_SIZE])
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        valid: cython.pointer[cython.uchar] = (
+            self.a8 + self.nodes[node * tables.NODE_WIDTH + tables.VALID]
+        )
+        ends: cython.pointer[cython.int] = (
+            self.a32 + self.nodes[node * tables.NODE_WIDTH + tables.DATA] + 1
+        )
+        row: cython.longlong = group.first
+        first: cython.longlong = self.counts[node + 1]
+        total: cython.longlong = first
+        most: cython.longlong = 0
+        count: cython.Py_ssize_t = 0
+        left: cython.Py_ssize_t
+        is_value: cython.bint = True
+        excess: cython.int = 0
+        is_last: cython.bint
+        n: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        for n in range(group.count):
+            i = group.at[n]
+            if i > self.limit:
+                return False
+            while row < group.rows[n]:
+                ends[row] = total
+                row += 1
+            self.number = 0
+            if null_branch != _NOT_NULL:
+                excess |= self.p[i] & 0xFD
+                is_value = self.p[i] != null_branch
+                valid[row] = is_value
+                i += 1
+            if is_value:
+                i = self._read_block(node, i, self.limit)
+                if i < 0 or self.number > self.limit - i:
+                    return False
+            after[n] = i
+            lists.at[count] = i
+            lists.rows[count] = total
+            remaining[count] = self.number
+            numbers[count] = n
+            count += self.number > 0
+            most = max(most, self.number)
+            total += self.number
+            ends[row] = total
+            row += 1
+        if excess != 0:
+            return False
+        if total - first < _MIN_ROUND * most:
+            return self._read_lists(at, null_branch, group, depth)
+        while row < group.stop:
+            ends[row] = total
+            row += 1
+        for n in range(group.count):
+            group.at[n] = after[n]
+        if total == first:
+            return True
+        if not self._take_item_rows(node + 1, total):
+            return False
+        lists.first = first
+        lists.stop = total
+        lists.is_dense = False
+        while count > 0:
+            lists.count = count
+            if not self._read_round(at, cython.address(lists), depth):
+                return False
+            left = 0
+            for n in range(count):
+                i = lists.at[n]
+                remaining[n] -= 1
+                is_last = remaining[n] == 0
+                # The list ends with a block of no items.
+                excess |= self.p[i] & -cython.cast(cython.int, is_last)
+                group.at[numbers[n]] = i + 1
+                lists.at[left] = i
+                lists.rows[left] = lists.rows[n] + 1
+                remaining[left] = remaining[n]
+                numbers[left] = numbers[n]
+                left += not is_last
+            count = left
+            if excess != 0:
+                self.has_blocks = True
+                self.can_retry = True
+                return False
+        return self._read_postponed(at, first, total, depth)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _take_item_rows(self, node: cython.Py_ssize_t, count: cython.longlong) -> cython.bint:
+        """Set the number of values of an item's nodes; return False if one is full."""
+        stop: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.STOP]
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        child: cython.Py_ssize_t = node
+        while child < stop:
+            at = child * tables.NODE_WIDTH
+            if count > self.nodes[at + tables.CAPACITY]:
+                self.can_retry = True
+                return False
+            if self.nodes[at + tables.STORAGE] == tables.LIST:
+                child = self.nodes[at + tables.STOP]
+            else:
+                child += 1
+        self._set_rows(node, count)
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_round(
+        self, at: cython.Py_ssize_t, group: cython.pointer[Group], depth: cython.int
+    ) -> cython.bint:
+        """Read one item of each list of a group, except texts and lists in it."""
+        item: cython.longlong = self.ops[at + tables.A]
+        link: cython.Py_ssize_t
+        last: cython.Py_ssize_t
+        if self.ops[at + tables.OPCODE] == tables.AVRO_MAP:
+            # The key is a text.
+            if not self._postpone_texts(self.ops[at + tables.NODE] + 2, _NOT_NULL, group):
+                return False
+        elif self._is_record(item * tables.OP_WIDTH):
+            link = self.ops[item * tables.OP_WIDTH + tables.A]
+            last = link + self.ops[item * tables.OP_WIDTH + tables.B]
+            while link < last:
+                if not self._read_in_round(self.links[link], group, depth + 2):
+                    return False
+                link += 1
+            return True
+        return self._read_in_round(item, group, depth + 1)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _is_postponed(self, op: cython.longlong) -> cython.bint:
+        """Return whether the values of an op are read after the last round."""
+        at: cython.Py_ssize_t = op * tables.OP_WIDTH
+        storage: cython.longlong
+        if self.ops[at + tables.NODE] == tables.ABSENT:
+            return False
+        storage = self._storage(at)
+        return storage == tables.VARIABLE or storage == tables.LIST
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_in_round(
+        self, op: cython.longlong, group: cython.pointer[Group], depth: cython.int
+    ) -> cython.bint:
+        at: cython.Py_ssize_t = op * tables.OP_WIDTH
+        null_branch: cython.int
+        ends: cython.pointer[cython.int]
+        n: cython.Py_ssize_t
+        self._prefetch_next()
+        if not self._is_postponed(op):
+            return self._read_step(op, group, depth)
+        null_branch = self._null_branch(at)
+        at = self._value_op(at, null_branch)
+        if (
+            self.ops[at + tables.OPCODE] == tables.AVRO_STRING
+            or self.ops[at + tables.OPCODE] == tables.AVRO_BYTES
+        ):
+            return self._postpone_texts(self.ops[at + tables.NODE], null_branch, group)
+        at = self.ops[at + tables.NODE] * tables.NODE_WIDTH
+        ends = self.a32 + self.nodes[at + tables.DATA] + 1
+        for n in range(group.count):
+            ends[group.rows[n]] = group.at[n] - self.origin
+            group.at[n] = self._skip(op, group.at[n], self.limit, depth)
+            if group.at[n] < 0:
+                return False
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _postpone_texts(
+        self, node: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
+    ) -> cython.bint:
+        """Store the positions of a group's texts, and skip them."""
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        ends: cython.pointer[cython.int] = (
+            self.a32 + self.nodes[node * tables.NODE_WIDTH + tables.DATA] + 1
+        )
+        limit: cython.Py_ssize_t = self.limit
+        origin: cython.Py_ssize_t = self.origin
+        is_value: cython.int = 1
+        excess: cython.int = 0
+        length: cython.longlong
+        i: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        for n in range(group.count):
+            i = group.at[n]
+            if i > limit:
+                return False
+            ends[group.rows[n]] = i - origin
+            if null_branch != _NOT_NULL:
+                excess |= p[i] & 0xFD
+                is_value = p[i] != null_branch
+                i += 1
+            # A null has a length of zero, in no bytes.
+            length = p[i] & -is_value
+            if length & 0x81 == 0:
+                length >>= 1
+                i += is_value
+            else:
+                i = self._read_long(i, limit)
+                length = self.number
+                if i < 0 or length < 0:
+                    return False
+            if length > limit - i:
+                return False
+            group.at[n] = i + length
+        return excess == 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_postponed(
+        self,
+        at: cython.Py_ssize_t,
+        first: cython.longlong,
+        stop: cython.longlong,
+        depth: cython.int,
+    ) -> cython.bint:
+        """Read what rounds postponed of the items in these rows."""
+        item: cython.longlong = self.ops[at + tables.A]
+        link: cython.Py_ssize_t
+        last: cython.Py_ssize_t
+        if self.ops[at + tables.OPCODE] == tables.AVRO_MAP:
+            if not self._read_column(tables.ABSENT, self.ops[at + tables.NODE] + 2, first, stop, 0):
+                return False
+        elif self._is_record(item * tables.OP_WIDTH):
+            link = self.ops[item * tables.OP_WIDTH + tables.A]
+            last = link + self.ops[item * tables.OP_WIDTH + tables.B]
+            while link < last:
+                item = self.links[link]
+                if self._is_postponed(item) and not self._read_column(
+                    item, self.ops[item * tables.OP_WIDTH + tables.NODE], first, stop, depth + 2
+                ):
+                    return False
+                link += 1
+            return True
+        return not self._is_postponed(item) or self._read_column(
+            item, self.ops[item * tables.OP_WIDTH + tables.NODE], first, stop, depth + 1
+        )
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_column(
+        self,
+        op: cython.longlong,
+        node: cython.Py_ssize_t,
+        first: cython.longlong,
+        stop: cython.longlong,
+        depth: cython.int,
+    ) -> cython.bint:
+        """Read the postponed values of an op, or the keys of maps if it is `ABSENT`."""
+        values = cython.declare(Group)
+        ends: cython.pointer[cython.int] = (
+            self.a32 + self.nodes[node * tables.NODE_WIDTH + tables.DATA] + 1
+        )
+        n: cython.Py_ssize_t
+        values.is_dense = True
+        while first < stop:
+            values.count = min(stop - first, GROUP_SIZE)
+            values.first = first
+            values.stop = first + values.count
+            for n in range(values.count):
+                values.rows[n] = first + n
+                values.at[n] = self.origin + ends[first + n]
+            if op == tables.ABSENT:
+                if not self._put_texts(node, True, _NOT_NULL, cython.address(values)):
+                    return False
+            elif not self._read_step(op, cython.address(values), depth):
+                return False
+            first = values.stop
+        return True
+
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -1197,7 +1584,7 @@ class Shredder(Arena):
                 target + used, room - used, p + i, size - i, length, cython.address(high)
             ):
                 if length > room - used:
-                    self.is_full = True
+                    self.can_retry = True
                     return False
                 copy(target + used, p + i, length)
                 high = not is_ascii(p + i, length)
@@ -1269,7 +1656,7 @@ class Shredder(Arena):
                 cython.address(high),
             ):
                 if length > room - used:
-                    self.is_full = True
+                    self.can_retry = True
                     return False
                 copy(target + used, self.constants + (position >> 32), length)
             used += length
