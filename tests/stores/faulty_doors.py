@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.errors import MissingObjectError, StorageError
 from arrow_io.storage.location import Location
+from arrow_io.storage.own_options import Client
 from connector import copy_topics, open_catalog, open_topic
 from connector.increments.increment import Limits
 from connector.increments.progress import Progress
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-CLIENTS: Final = ("fsspec", "obstore")
+CLIENTS: Final = tuple(Client)
 NUMBERS: Final = range(30)
 """What the messages of the topic are told by."""
 _RANGE_BYTES: Final = 400
