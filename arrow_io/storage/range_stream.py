@@ -1,8 +1,9 @@
 """Streams of one object's bytes, in order, as read-only views.
 
 All bytes are of one version of the object: the listed one, or else that of the first answer.
-Answers of S3, obstore, folders and memory name their version. Elsewhere a HEAD checks it before the
-stream's last range is returned, or when the stream is closed earlier.
+Answers of S3, folders and memory name their version, and so do those of obstore unless gcsfs lists.
+Elsewhere a HEAD checks it before the stream's last range is returned, or when the stream is closed
+earlier.
 """
 
 from __future__ import annotations
