@@ -204,7 +204,7 @@ bench-peers: peers ## Print our decoders beside the fastest peers: OPTIONS="--pa
 .PHONY: peers
 peers: install ## Build the peers of bench-peers that are written in Rust or Go
 	@mkdir -p build/peers
-	@# One job, and as slow as others like: linking all of Arrow at once takes minutes.
+	@# To link all of Arrow at once takes minutes and much memory, so in one job and with low priority.
 	@! command -v cargo >/dev/null || RUSTFLAGS="-C target-cpu=native" CARGO_TARGET_DIR="$(CURDIR)/build/peers" \
 		nice cargo build --quiet --release --jobs 1 --locked --manifest-path tests/benchmarks/peers/rust/Cargo.toml
 	@! command -v go >/dev/null || (cd tests/benchmarks/peers/go && \

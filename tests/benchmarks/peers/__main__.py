@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import suppress
 from importlib import metadata
 from typing import TYPE_CHECKING, Final
 
@@ -87,18 +86,17 @@ def main() -> None:
 
     chosen = [kinds[name] for name in arguments.payload or kinds]
     rows: list[Measured] = []
-    # A run that is interrupted prints what it has.
-    with suppress(KeyboardInterrupt):
-        for measured in measure(
-            chosen,
-            rows=arguments.rows or ROWS,
-            peers=arguments.peer or (),
-            messages=arguments.messages,
-            rounds=arguments.rounds,
-            min_seconds=arguments.seconds,
-        ):
-            print(f"{measured.kind}, {measured.rows:,} rows", file=sys.stderr)  # noqa: T201
-            rows.append(measured)
+    for measured in measure(
+        chosen,
+        rows=arguments.rows or ROWS,
+        peers=arguments.peer or (),
+        messages=arguments.messages,
+        rounds=arguments.rounds,
+        min_seconds=arguments.seconds,
+    ):
+        # A run takes many minutes: if it is ended, what it has measured is not lost.
+        print(*table([measured], measured.speed_ups)[1], sep=", ", file=sys.stderr)  # noqa: T201
+        rows.append(measured)
     for type_, peers in PEERS.items():
         of_type = [each for each in rows if each.type == type_]
         if of_type:
