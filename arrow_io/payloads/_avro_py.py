@@ -1613,13 +1613,16 @@ class Shredder(Arena):
             self.links + self.ops[op + tables.A]
         )
         symbol_count: cython.longlong = self.ops[op + tables.B]
+        constants: cython.pointer[cython.const[cython.uchar]] = self.constants
+        limit: cython.Py_ssize_t = self.limit
         valid: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.VALID]
         ends: cython.pointer[cython.int] = self.a32 + self.nodes[at + tables.DATA] + 1
         target: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.BYTES]
         room: cython.longlong = self.nodes[at + tables.BYTES_CAPACITY]
         used: cython.longlong = self.used[node]
         row: cython.longlong = group.first
-        is_value: cython.int = 1
+        is_value: cython.longlong = 1
+        number: cython.longlong
         excess: cython.int = 0
         high: cython.uint = 0
         length: cython.longlong
@@ -1628,7 +1631,7 @@ class Shredder(Arena):
         n: cython.Py_ssize_t
         for n in range(group.count):
             i = group.at[n]
-            if i > self.limit:
+            if i > limit:
                 return False
             while row < group.rows[n]:
                 ends[row] = used
@@ -1638,19 +1641,24 @@ class Shredder(Arena):
                 is_value = p[i] != null_branch
                 valid[row] = is_value
                 i += 1
-            position = 0
-            if is_value:
-                i = self._read_small(i, self.limit)
-                if i < 0 or self.number < 0 or self.number >= symbol_count:
+            # A null is the text of no bytes at the start of the constants.
+            number = p[i] & -is_value
+            if number & 0x81 == 0:
+                number >>= 1
+                i += is_value
+            else:
+                i = self._read_long(i, limit)
+                number = self.number
+                if i < 0 or number < 0:
                     return False
-                position = symbols[self.number]
-                if position == tables.ABSENT:
-                    return False
+            if number >= symbol_count or symbols[number] == tables.ABSENT:
+                return False
+            position = symbols[number] & -is_value
             length = position & _MASK32
             if not copy_blocks(
                 target + used,
                 room - used,
-                self.constants + (position >> 32),
+                constants + (position >> 32),
                 _CONSTANT_BYTES,
                 length,
                 cython.address(high),
@@ -1658,7 +1666,7 @@ class Shredder(Arena):
                 if length > room - used:
                     self.can_retry = True
                     return False
-                copy(target + used, self.constants + (position >> 32), length)
+                copy(target + used, constants + (position >> 32), length)
             used += length
             ends[row] = used
             row += 1
