@@ -69,11 +69,104 @@ cdef extern from *:
         return -1;
     }
 
+    #if defined(__SSE2__)
+    static inline int pulsar_offload_json_hex(unsigned char c) {
+        const unsigned int digit = c - 0x30u, letter = (c | 0x20u) - 0x61u;
+        return digit < 10 ? (int)digit : letter < 6 ? (int)letter + 10 : -0x10000;
+    }
+    /* A UTF-16 unit; negative if a digit is none. */
+    static inline int pulsar_offload_json_unit(const unsigned char* at) {
+        return pulsar_offload_json_hex(at[0]) * 0x1000 + pulsar_offload_json_hex(at[1]) * 0x100
+            + pulsar_offload_json_hex(at[2]) * 0x10 + pulsar_offload_json_hex(at[3]);
+    }
+    static inline unsigned char pulsar_offload_json_letter(unsigned char c) {
+        switch (c) {
+            case 0x22: case 0x5C: case 0x2F: return c;
+            case 0x6E: return 0x0A;
+            case 0x74: return 0x09;
+            case 0x72: return 0x0D;
+            case 0x62: return 0x08;
+            case 0x66: return 0x0C;
+            default: return 0;
+        }
+    }
+    /* Write the character of an escape, of up to 12 bytes; return its length, or 0. */
+    static inline int pulsar_offload_json_escape(
+            const unsigned char* at, unsigned char* to, int* written) {
+        int length = 6, unit;
+        if (at[1] != 0x75) {
+            *to = pulsar_offload_json_letter(at[1]);
+            *written = 1;
+            return *to != 0 ? 2 : 0;
+        }
+        unit = pulsar_offload_json_unit(at + 2);
+        if (unit < 0) return 0;
+        if ((unit & 0xFC00) == 0xD800 && at[6] == 0x5C && at[7] == 0x75) {
+            const int low = pulsar_offload_json_unit(at + 8);
+            if (low < 0 || (low & 0xFC00) != 0xDC00) return 0;
+            unit = 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
+            length = 12;
+        }
+        if ((unit & 0xFFFFF800) == 0xD800) return 0;
+        *written = unit < 0x80 ? 1 : unit < 0x800 ? 2 : unit < 0x10000 ? 3 : 4;
+        if (unit < 0x80) {
+            to[0] = (unsigned char)unit;
+            return length;
+        }
+        for (int n = *written - 1; n > 0; n--, unit >>= 6) to[n] = (unsigned char)(0x80 | (unit & 0x3F));
+        to[0] = (unsigned char)((0xF00 >> *written) & 0xF0) | (unsigned char)unit;
+        return length;
+    }
+    #endif
+
+    static __attribute__((noinline)) long long pulsar_offload_json_unescape(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            unsigned char* to, long long room, long long* length, unsigned int* high) {
+    #if defined(__SSE2__)
+        const unsigned char* start = to;
+        unsigned int above = 0;
+        while (limit - i >= 32 && room >= 32) {
+            const __m128i bytes = _mm_loadu_si128((const __m128i*)(from + i));
+            const unsigned int found = pulsar_offload_json_special(bytes);
+            const unsigned int all = _mm_movemask_epi8(bytes);
+            int count = 16, read, written;
+            _mm_storeu_si128((__m128i*)to, bytes);
+            if (found == 0) {
+                above |= all;
+                read = written = 16;
+            } else {
+                count = __builtin_ctz(found);
+                above |= all & (found - 1) & ~found;
+                if (from[i + count] == 0x22) {
+                    *length = to + count - start;
+                    *high = above;
+                    return i + count < stop ? i + count : -1;
+                }
+                if (from[i + count] != 0x5C) return -1;
+                read = pulsar_offload_json_escape(from + i + count, to + count, &written);
+                if (read == 0) return -1;
+                read += count;
+                written += count;
+            }
+            i += read;
+            to += written;
+            room -= written;
+        }
+    #endif
+        return -1;
+    }
+
     static inline int pulsar_offload_json_begins(
             const unsigned char* from, long long i, long long limit,
             const unsigned char* name, long long n) {
     #if defined(__SSE2__)
-        if (n <= 16 && limit - i >= 16) {
+        if (limit - i >= 32) {
+            for (; n > 16; i += 16, name += 16, n -= 16) {
+                __m128i bytes = _mm_loadu_si128((const __m128i*)(from + i));
+                __m128i letters = _mm_loadu_si128((const __m128i*)name);
+                if (_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, letters)) != 0xFFFF) return 0;
+                if (limit - i < 48) return memcmp(from + i + 16, name + 16, n - 16) == 0;
+            }
             __m128i bytes = _mm_loadu_si128((const __m128i*)(from + i));
             __m128i letters = _mm_loadu_si128((const __m128i*)name);
             unsigned int same = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, letters));
@@ -81,6 +174,83 @@ cdef extern from *:
         }
     #endif
         return memcmp(from + i, name, n) == 0;
+    }
+
+    static inline uint64_t pulsar_offload_json_load(const unsigned char* at, long long n) {
+        uint64_t word = 0;
+        for (long long k = 0; k < n; k++) word |= (uint64_t)at[k] << 8 * k;
+        return word;
+    }
+    static inline uint64_t pulsar_offload_json_mix(uint64_t number) {
+        number *= UINT64_C(0x9E3779B97F4A7C15);
+        return number ^ number >> 32;
+    }
+    static inline long long pulsar_offload_json_slot(const long long* table, uint64_t hash) {
+        return (long long)(hash * (uint64_t)table[2] >> table[3]) * 4 + 4;
+    }
+    static inline long long pulsar_offload_json_first(
+            const long long* table, const unsigned char* name, long long n) {
+        const long long offset = table[0];
+        const uint64_t mask = (uint64_t)table[1];
+        uint64_t number = (uint64_t)n;
+        if (mask != 0) {
+            const long long rest = n + 1 - offset;
+            return pulsar_offload_json_slot(table, mask & (rest <= 0 ? 0
+                : pulsar_offload_json_load(name + offset, rest < 8 ? rest : 8)));
+        }
+        for (long long k = 0; n - k >= 8; k += 8)
+            number = pulsar_offload_json_mix(number + pulsar_offload_json_load(name + k, 8));
+        return pulsar_offload_json_slot(table, number
+            + (n < 8 ? pulsar_offload_json_load(name, n) : pulsar_offload_json_load(name + n - 8, 8)));
+    }
+    #if defined(__SSE2__)
+    /* The length of a name, which a quote must end; -1 if it is empty or has escapes. */
+    static inline long long pulsar_offload_json_length(const unsigned char* name, long long room) {
+        long long n = 0;
+        unsigned int found;
+        while ((found = pulsar_offload_json_special(
+                _mm_loadu_si128((const __m128i*)(name + n)))) == 0)
+            if (room - (n += 16) < 16) return -1;
+        n += __builtin_ctz(found);
+        return name[n] == 0x22 && n > 0 ? n : -1;
+    }
+    #endif
+
+    static inline long long pulsar_offload_json_name(
+            const unsigned char* from, long long i, long long limit,
+            const unsigned char* constants, const long long* table) {
+    #if defined(__SSE2__)
+        const unsigned char* name = from + i + 1;
+        long long n = -1, slot, position;
+        uint64_t mask = (uint64_t)table[1], word;
+        if (limit - i < 64 + table[0] || from[i] != 0x22) return -1;
+        if (mask != 0) {
+            memcpy(&word, name + table[0], 8);
+            slot = pulsar_offload_json_slot(table, word & mask);
+        } else {
+            uint64_t number;
+            n = pulsar_offload_json_length(name, limit - i - 1);
+            if (n < 0) return -1;
+            number = (uint64_t)n;
+            for (long long k = 0; n - k >= 8; k += 8) {
+                memcpy(&word, name + k, 8);
+                number = pulsar_offload_json_mix(number + word);
+            }
+            memcpy(&word, n < 8 ? name : name + n - 8, 8);
+            if (n < 8) word &= ~UINT64_C(0) >> (64 - 8 * n);
+            slot = pulsar_offload_json_slot(table, number + word);
+        }
+        for (; (position = table[slot]) >= 0; slot += 4) {
+            const long long length = (position & 0xFFFFFFFF) - 1;
+            if (length <= limit - i && pulsar_offload_json_begins(
+                    from, i, limit, constants + (position >> 32), length))
+                return slot << 32 | length;
+        }
+        if (n < 0) n = pulsar_offload_json_length(name, limit - i - 1);
+        return n < 0 ? -1 : slot << 32 | (n + 2);
+    #else
+        return -1;
+    #endif
     }
 
     static inline long long pulsar_offload_json_symbol(
@@ -176,6 +346,26 @@ cdef extern from *:
         return -1;
     }
 
+    static inline int pulsar_offload_json_word(
+            const unsigned char* from, long long i, long long stop, uint64_t letters, int length) {
+        uint64_t word = 0;
+        if (stop - i < length) return 0;
+        if (stop - i >= 8) {
+            for (int n = 0; n < 8; n++) word = word << 8 | from[i + n];
+            return word >> (64 - 8 * length) == letters;
+        }
+        for (int n = 0; n < length; n++) word = word << 8 | from[i + n];
+        return word == letters;
+    }
+
+    static inline int pulsar_offload_json_boolean(const unsigned char* at) {
+        uint32_t word, is_true, is_false;
+        memcpy(&word, at, 4);
+        is_true = memcmp(&word, "true", 4) == 0;
+        is_false = (memcmp(&word, "fals", 4) == 0) & (at[4] == 0x65);
+        return (is_true | is_false) != 0 ? (int)is_true : -1;
+    }
+
     static inline long long pulsar_offload_json_whole(
             const unsigned char* from, long long i, long long stop, long long limit,
             long long* number) {
@@ -220,6 +410,34 @@ cdef extern from *:
         parts->length = length;
         return 1;
     }
+    /* The position after a number with up to 15 digits, or -1. */
+    static inline long long pulsar_offload_json_exact(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            pulsar_offload_json_parts* parts) {
+        if (limit - i < 64 || !pulsar_offload_json_split(from + i, parts)) return -1;
+        if (parts->decimals > 0 && parts->length == 16) {
+            int more = pulsar_offload_json_count(from + i + 16);
+            parts->decimals += more;
+            parts->length += more;
+        }
+        i += parts->length;
+        return parts->count + parts->decimals <= 15 && i < stop
+            && pulsar_offload_json_ends(from[i]) ? i : -1;
+    }
+    /* The digits before and after the point, as one number. */
+    static inline uint64_t pulsar_offload_json_mantissa(
+            const unsigned char* at, int count, int decimals) {
+        if (decimals > 0 && count + decimals <= 8) {
+            uint64_t before, without, point = UINT64_C(1) << 8 * count;
+            memcpy(&before, at, 8);
+            memcpy(&without, at + 1, 8);
+            before = (before & (point - 1)) | (without & -point);
+            return pulsar_offload_json_digits(before, count + decimals);
+        }
+        if (decimals == 0) return pulsar_offload_json_sixteen(at, count);
+        return pulsar_offload_json_sixteen(at, count) * pulsar_offload_json_powers[decimals]
+            + pulsar_offload_json_sixteen(at + count + 1, decimals);
+    }
     #endif
 
     static inline long long pulsar_offload_json_fraction(
@@ -227,34 +445,31 @@ cdef extern from *:
             const double* powers, double* number) {
     #if defined(__SSE2__)
         pulsar_offload_json_parts parts;
-        if (limit - i >= 64 && pulsar_offload_json_split(from + i, &parts)) {
-            int count = parts.count, decimals = parts.decimals;
-            const unsigned char* at = from + i + parts.negative;
-            if (decimals > 0 && parts.length == 16) {
-                decimals += pulsar_offload_json_count(from + i + 16);
-                parts.length += decimals - parts.decimals;
-            }
-            i += parts.length;
-            if (count + decimals <= 15 && i < stop && pulsar_offload_json_ends(from[i])) {
-                uint64_t mantissa;
-                double value;
-                if (decimals > 0 && count + decimals <= 8) {
-                    uint64_t before, without, point = UINT64_C(1) << 8 * count;
-                    memcpy(&before, at, 8);
-                    memcpy(&without, at + 1, 8);
-                    before = (before & (point - 1)) | (without & -point);
-                    mantissa = pulsar_offload_json_digits(before, count + decimals);
-                } else {
-                    mantissa = pulsar_offload_json_sixteen(at, count);
-                    if (decimals > 0)
-                        mantissa = mantissa * pulsar_offload_json_powers[decimals]
-                            + pulsar_offload_json_sixteen(at + count + 1, decimals);
-                }
-                /* Both operands are exact, so the only rounding gives the nearest number. */
-                value = (double)(long long)mantissa / powers[decimals];
-                *number = parts.negative ? -value : value;
-                return i;
-            }
+        const long long end = pulsar_offload_json_exact(from, i, stop, limit, &parts);
+        if (end >= 0) {
+            /* Both operands are exact, so the only rounding gives the nearest number. */
+            double value = (double)(long long)pulsar_offload_json_mantissa(
+                from + i + parts.negative, parts.count, parts.decimals) / powers[parts.decimals];
+            *number = parts.negative ? -value : value;
+            return end;
+        }
+    #endif
+        return -1;
+    }
+
+    static inline long long pulsar_offload_json_decimal(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            long long precision, long long scale, long long* number) {
+    #if defined(__SSE2__)
+        pulsar_offload_json_parts parts;
+        const long long end = pulsar_offload_json_exact(from, i, stop, limit, &parts);
+        if (end >= 0 && parts.decimals <= scale && scale <= 15 && parts.count + scale <= 18
+                && parts.count + scale <= precision) {
+            long long value = (long long)(pulsar_offload_json_mantissa(
+                from + i + parts.negative, parts.count, parts.decimals)
+                * pulsar_offload_json_powers[scale - parts.decimals]);
+            *number = parts.negative ? -value : value;
+            return end;
         }
     #endif
         return -1;
@@ -394,10 +609,27 @@ cdef extern from *:
     long long take_text "pulsar_offload_json_text"(
         const unsigned char* at, long long i, long long stop, long long limit,
         unsigned char* to, long long room, unsigned int* high) noexcept nogil
+    # The same for a string with escapes; `length` is that of the copy.
+    long long unescape "pulsar_offload_json_unescape"(
+        const unsigned char* at, long long i, long long stop, long long limit,
+        unsigned char* to, long long room, long long* length, unsigned int* high) noexcept nogil
+    # Return whether up to 8 letters, a big-endian number, are at i.
+    int is_word "pulsar_offload_json_word"(
+        const unsigned char* at, long long i, long long stop, unsigned long long letters,
+        int length) noexcept nogil
     # Return whether the first n bytes are equal; 16 bytes of the name must be readable.
     int begins "pulsar_offload_json_begins"(
         const unsigned char* at, long long i, long long limit,
         const unsigned char* name, long long n) noexcept nogil
+    # The first slot of a table of `json_names` that may hold a name of n bytes, which
+    # a quote follows.
+    long long first_slot "pulsar_offload_json_first"(
+        const long long* table, const unsigned char* name, long long n) noexcept nogil
+    # Find the quoted name that starts at i in a table. Return its slot, or an empty one, shifted left
+    # by 32, plus the length with the quotes; -1 for a name with escapes, or near the limit.
+    long long find_name "pulsar_offload_json_name"(
+        const unsigned char* at, long long i, long long limit,
+        const unsigned char* constants, const long long* table) noexcept nogil
     # Copy the string that starts at i if it equals one of the constants; return the position of its
     # closing quote, or -1. 16 bytes of each constant must be readable.
     long long take_symbol "pulsar_offload_json_symbol"(
@@ -409,6 +641,8 @@ cdef extern from *:
     long long take_base64 "pulsar_offload_json_base64"(
         const unsigned char* at, long long i, long long stop, long long limit,
         unsigned char* to, long long room, long long* length) noexcept nogil
+    # Read `true` (1) or `false` (0) from 5 bytes; -1 for anything else.
+    int take_boolean "pulsar_offload_json_boolean"(const unsigned char* at) noexcept nogil
     # Read an integer that a comma or a bracket follows; return the position of that, or -1.
     long long take_whole "pulsar_offload_json_whole"(
         const unsigned char* at, long long i, long long stop, long long limit,
@@ -417,6 +651,11 @@ cdef extern from *:
     long long take_fraction "pulsar_offload_json_fraction"(
         const unsigned char* at, long long i, long long stop, long long limit,
         const double* powers, double* number) noexcept nogil
+    # The same for a decimal of so many digits, times 10 to the power of its scale; the product has up
+    # to 18 digits.
+    long long take_decimal "pulsar_offload_json_decimal"(
+        const unsigned char* at, long long i, long long stop, long long limit,
+        long long precision, long long scale, long long* number) noexcept nogil
     # Skip a number in the same way.
     long long skip_number "pulsar_offload_json_number"(
         const unsigned char* at, long long i, long long stop, long long limit) noexcept nogil

@@ -19,18 +19,25 @@ if cython.compiled:
     from cython.cimports.arrow_io.payloads._json_blocks import (
         begins,
         choose_blocks,
+        find_name,
+        first_slot,
+        is_word,
         leap,
         skip_number,
         take_base64,
+        take_boolean,
+        take_decimal,
         take_fraction,
         take_symbol,
         take_text,
         take_whole,
+        unescape,
     )
-    from cython.cimports.libc.string import memcmp
+    from cython.cimports.libc.string import memset
 else:
     from arrow_io.payloads import tables
     from arrow_io.payloads._arena_py import Arena
+    from arrow_io.payloads.json_names import first_slot
 
 _MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _MAX63 = cython.declare(cython.ulonglong, 0x7FFFFFFFFFFFFFFF)
@@ -42,6 +49,9 @@ _INFINITY = cython.declare(cython.ulonglong, 0x496E66696E697479)
 _NULL_WORD = cython.declare(cython.ulonglong, 0x6E756C6C)
 _TRUE_WORD = cython.declare(cython.ulonglong, 0x74727565)
 _FALSE_WORD = cython.declare(cython.ulonglong, 0x66616C7365)
+# A wrong hint counts as much as this number of records; beyond the maximum, no hints are used.
+_MISS = cython.declare(cython.longlong, 4)
+_MAX_MISSES = cython.declare(cython.longlong, 64)
 _LOW32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 
 if cython.compiled:
@@ -98,7 +108,30 @@ class Shredder(Arena):
                 return end if self._put_number(node, self.value, i, end) else -1
         elif opcode == tables.JSON_RECORD and self.p[i] == 0x7B:
             return self._json_record(at, i + 1, stop)
+        elif opcode == tables.JSON_BOOLEAN:
+            end = self._json_boolean(node, i, stop)
+            if end >= 0:
+                return end
         return self._json_other(at, i, stop)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_boolean(
+        self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Append a boolean without branches on its value, which are hard to predict; else −1."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        k: cython.longlong = self.counts[node]
+        is_true: cython.int
+        if cython.compiled and stop - i >= 5 and k < self.nodes[at + tables.CAPACITY]:
+            is_true = take_boolean(self.p + i)
+            if is_true >= 0:
+                self.counts[node] = k + 1
+                self.a8[self.nodes[at + tables.DATA] + k] = is_true
+                return i + 5 - is_true
+        return -1
 
     @cython.cfunc
     @cython.nogil
@@ -200,9 +233,28 @@ class Shredder(Arena):
         self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
         start: cython.Py_ssize_t = i
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        k: cython.longlong = self.counts[node]
+        used: cython.longlong = self.used[node]
+        length: cython.longlong = 0
+        high: cython.uint = 0
         i = _json_plain(self.p, i, stop)
         if i < stop and self.p[i] == 0x22:
             return i + 1 if self._put_text(node, start, i - start) else -1
+        if cython.compiled and k < self.nodes[at + tables.CAPACITY]:
+            i = unescape(
+                self.p,
+                start,
+                stop,
+                self.size,
+                self.a8 + self.nodes[at + tables.BYTES] + used,
+                self.nodes[at + tables.BYTES_CAPACITY] - used,
+                cython.address(length),
+                cython.address(high),
+            )
+            if i >= 0 and (high == 0 or self._is_text(start, i)):
+                self._put_copied(node, k, used + length)
+                return i + 1
         i = self._json_text(node, start, stop)
         return i if i >= 0 and self._close_bytes(node) else -1
 
@@ -578,6 +630,20 @@ class Shredder(Arena):
         high: cython.ulonglong = 0
         low: cython.ulonglong = 0
         c: cython.int = self.p[i]
+        if cython.compiled:
+            end = take_decimal(
+                self.p,
+                i,
+                stop,
+                self.size,
+                self.ops[at + tables.A],
+                self.ops[at + tables.B],
+                cython.address(self.number),
+            )
+            if end >= 0:
+                high = _MASK64 if self.number < 0 else 0
+                low = self.number
+                return end if self._put_int128(node, high, low) else -1
         if c == 0x22 and self.ops[at + tables.C] == 1:
             return self._json_base64_decimal(at, i + 1, stop)
         if c != 0x2D and not (0x30 <= c <= 0x39):
@@ -922,54 +988,77 @@ class Shredder(Arena):
     ) -> cython.Py_ssize_t:
         """Append the fields of an object, after its brace; skip those outside the projection.
 
-        Two hints remember which fields followed a field; a correct hint saves a search.
+        Two hints remember which fields followed a field; a correct hint saves a search. If many are
+        wrong, as with names in random order, the next records are read without hints.
         """
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         fields: cython.Py_ssize_t = self.ops[at + tables.A]
         fields_stop: cython.Py_ssize_t = fields + 2 * self.ops[at + tables.B]
-        hint: cython.Py_ssize_t = self.ops[at + tables.C]
-        hints: cython.Py_ssize_t = hint + 2
+        table: cython.Py_ssize_t = self.ops[at + tables.D]
+        slot: cython.Py_ssize_t
+        misses: cython.Py_ssize_t = self.ops[at + tables.C]
+        hints: cython.Py_ssize_t = misses + 3
+        hint: cython.Py_ssize_t = misses + 1
+        is_guessed: cython.bint = self.hints[misses] < _MAX_MISSES
         rows: cython.longlong = self.counts[node]
-        field_count: cython.Py_ssize_t = self.ops[at + tables.D]
-        read_count: cython.Py_ssize_t = 0
         # Local copies: the C compiler cannot know that writes to the arena leave them unchanged.
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         links: cython.pointer[cython.const[cython.longlong]] = self.links
         ops: cython.pointer[cython.const[cython.longlong]] = self.ops
         start: cython.Py_ssize_t
         field: cython.Py_ssize_t
+        child: cython.Py_ssize_t
+        found: cython.longlong
         op: cython.longlong
+        if self.hints[misses] > 0:
+            self.hints[misses] -= 1
         i = _skip_space(p, i, stop)
         if i < stop and p[i] == 0x7D:
-            return i + 1 if self._close_struct(node) else -1
+            return i + 1 if self._end_record(node) else -1
         while True:
             start = i
-            field = fields + self.hints[hint]
-            i = self._skip_name(field, fields_stop, start, stop)
-            if i < 0:
-                field = fields + self.hints[hint + 1]
+            i = -1
+            if is_guessed:
+                field = fields + self.hints[hint]
                 i = self._skip_name(field, fields_stop, start, stop)
+                if i < 0 and field < fields_stop:
+                    field = fields + self.hints[hint + 1]
+                    i = self._skip_name(field, fields_stop, start, stop)
             if i >= 0:
+                op = links[field + 1]
                 i = _skip_space(p, i, stop)
             else:
-                i = self._json_name(node, start, stop)
-                if i < 0:
-                    return -1
-                field = self._json_field(at, start, i)
-                if field < fields_stop:
+                found = -1
+                if cython.compiled:
+                    found = find_name(p, start, self.size, self.constants, links + table)
+                if found >= 0 and found & _MASK32 <= stop - start:
+                    slot = table + (found >> 32)
+                    i = start + (found & _MASK32)
+                else:
+                    i = self._json_name(node, start, stop)
+                    if i < 0:
+                        return -1
+                    slot = table + self._json_slot(table, start, i)
+                field = fields + links[slot + tables.SLOT_FIELD]
+                op = links[slot + tables.SLOT_OP]
+                if (
+                    is_guessed
+                    and field - fields != self.hints[hint]
+                    and field - fields != self.hints[hint + 1]
+                ):
+                    self.hints[misses] += _MISS
                     self.hints[hint + 1] = self.hints[hint]
                     self.hints[hint] = field - fields
                 i = self._json_colon(node, i, stop)
                 if i < 0:
                     return -1
-            op = tables.ABSENT
-            if field < fields_stop:
-                op = links[field + 1]
-                hint = hints + field - fields
+            hint = hints + field - fields
             if op >= 0:
-                if self.counts[ops[op * tables.OP_WIDTH + tables.NODE]] > rows:
-                    return self._fail(tables.NOT_CANONICAL, node, start + 1)
-                read_count += 1
+                child = ops[op * tables.OP_WIDTH + tables.NODE]
+                if self.counts[child] != rows:
+                    if self.counts[child] > rows:
+                        return self._fail(tables.NOT_CANONICAL, node, start + 1)
+                    self._fill_nulls(child, rows)
                 i = self._json(op, i, stop)
             else:
                 i = self._json_other_field(i, stop, field < fields_stop)
@@ -980,11 +1069,77 @@ class Shredder(Arena):
                 if i < 0:
                     return -1
                 if p[i - 1] == 0x7D:
-                    if read_count == field_count:
-                        return i if self._take_slot_inline(node) >= 0 else -1
-                    return i if self._close_struct(node) else -1
+                    return i if self._end_record(node) else -1
                 i -= 1
             i = _skip_space(p, i + 1, stop)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _end_record(self, node: cython.Py_ssize_t) -> cython.bint:
+        """Append a record; its fields that are missing become null later."""
+        k: cython.longlong = self._take_slot_inline(node)
+        if k >= 0 and self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.BYTE:
+            # A record without fields is a boolean.
+            self.a8[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k] = 1
+        return k >= 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _fill_nulls(self, node: cython.Py_ssize_t, stop: cython.longlong) -> cython.void:
+        """Append nulls to a node until it has `stop` values; nodes below a struct follow later."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        storage: cython.longlong = self.nodes[at + tables.STORAGE]
+        data: cython.Py_ssize_t = self.nodes[at + tables.DATA]
+        first: cython.longlong = self.counts[node]
+        count: cython.longlong
+        k: cython.longlong
+        end: cython.longlong = 0
+        # A local copy, as in `_json_record`.
+        a32: cython.pointer[cython.int] = self.a32
+        self.counts[node] = stop
+        if stop > self.nodes[at + tables.CAPACITY]:
+            self._note_full(node)
+            stop = self.nodes[at + tables.CAPACITY]
+        if storage == tables.VARIABLE:
+            end = self.used[node]
+        elif storage == tables.LIST:
+            end = self.counts[node + 1]
+        count = stop - first
+        if count > 0:
+            self._clear_bytes(self.nodes[at + tables.VALID] + first, count)
+            if storage == tables.VARIABLE or storage == tables.LIST:
+                for k in range(data + first + 1, data + stop + 1):
+                    a32[k] = end
+            elif storage != tables.STRUCT:
+                self._clear_bytes((data + first) << storage, count << storage)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _clear_bytes(self, start: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.void:
+        if cython.compiled:
+            memset(self.a8 + start, 0, count)
+        else:
+            self.a8[start : start + count] = bytes(count)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _settle_counts(self) -> cython.void:
+        """Append nulls for all missing fields of records, and for all branches not chosen."""
+        node: cython.Py_ssize_t
+        child: cython.Py_ssize_t
+        for node in range(self.node_count):
+            if self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.STRUCT:
+                child = node + 1
+                while child < self.nodes[node * tables.NODE_WIDTH + tables.STOP]:
+                    if self.counts[child] < self.counts[node]:
+                        self._fill_nulls(child, self.counts[node])
+                    child = self.nodes[child * tables.NODE_WIDTH + tables.STOP]
 
     @cython.cfunc
     @cython.inline
@@ -1019,37 +1174,27 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _json_field(
-        self, at: cython.Py_ssize_t, start: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    def _json_slot(
+        self, table: cython.Py_ssize_t, start: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Find the field of the op `at` with the name `[start, stop)`, including its quotes.
-
-        Returns the link of the field, or the link after the last field if no field has this name.
-        """
-        fields: cython.Py_ssize_t = self.ops[at + tables.A]
-        ordered: cython.Py_ssize_t = self.ops[at + tables.E]
-        low: cython.Py_ssize_t = 0
-        high: cython.Py_ssize_t = self.ops[at + tables.B]
-        middle: cython.Py_ssize_t
-        field: cython.Py_ssize_t
-        order: cython.longlong
+        """Return the place in a table of the quoted name `[start, stop)`, or of an empty slot."""
+        slot: cython.Py_ssize_t
         position: cython.longlong
-        fields_stop: cython.Py_ssize_t = fields + 2 * high
-        while low < high:
-            middle = low + (high - low) // 2
-            field = fields + self.links[ordered + middle]
-            position = self.links[field]
+        if cython.compiled:
+            slot = first_slot(self.links + table, self.p + start + 1, stop - start - 2)
+        else:
+            slot = first_slot(
+                self.links[table : table + tables.SLOT_WIDTH], bytes(self.p[start + 1 : stop])
+            )
+        while True:
+            position = self.links[table + slot]
             # The constant includes the colon.
-            order = (position & _MASK32) - 1 - (stop - start)
-            if order == 0:
-                order = _compare(self.constants, position >> 32, self.p, start, stop - start)
-            if order == 0:
-                return field
-            if order < 0:
-                low = middle + 1
-            else:
-                high = middle
-        return fields_stop
+            if position < 0 or (
+                position & _MASK32 == stop - start + 1
+                and _is_same(self.p, start, self.constants, position >> 32, stop - start)
+            ):
+                return slot
+            slot += tables.SLOT_WIDTH
 
     @cython.cfunc
     @cython.inline
@@ -1186,6 +1331,7 @@ class Shredder(Arena):
         c: cython.int = self.p[i]
         kind: cython.longlong = tables.TOKEN_FRACTION
         op: cython.longlong
+        child: cython.Py_ssize_t
         if c == 0x22:
             kind = tables.TOKEN_STRING
         elif c == 0x7B:
@@ -1202,15 +1348,18 @@ class Shredder(Arena):
         op = self.links[self.ops[at + tables.A] + kind]
         if op == tables.ABSENT:
             return self._fail(tables.WRONG_TOKEN, node, i)
+        child = self.ops[op * tables.OP_WIDTH + tables.NODE]
+        if self.counts[child] < self.counts[node]:
+            self._fill_nulls(child, self.counts[node])
         i = self._json(op, i, stop)
-        return i if i >= 0 and self._close_struct(node) else -1
+        return i if i >= 0 and self._take_slot_inline(node) >= 0 else -1
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
     def _json_skip(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Skip a value, which must still be valid JSON."""
-        end: cython.Py_ssize_t = _skip_value(self.p, i, stop)
+        end: cython.Py_ssize_t = _skip_value(self.p, i, stop, self.size)
         return end if end >= 0 else self._fail(-end, tables.ABSENT, i)
 
     # ------------------------------------------------------------------------
@@ -1322,9 +1471,13 @@ def _nudge_tie(tie: float, text: bytes) -> float:
 @cython.nogil
 @cython.exceptval(check=False)
 def _skip_value(
-    p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    p: cython.pointer[cython.const[cython.uchar]],
+    i: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    size: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
     c: cython.int
+    end: cython.Py_ssize_t
     depth: cython.int = 0
     # One bit per enclosing array or object: whether it is an object.
     objects: cython.ulonglong = 0
@@ -1350,7 +1503,8 @@ def _skip_value(
                         return i
                 continue
         elif 0x30 <= c <= 0x39 or c == 0x2D:
-            i = _skip_number(p, i, stop)
+            end = skip_number(p, i, stop, size) if cython.compiled else -1
+            i = end if end >= 0 else _skip_number(p, i, stop)
         else:
             i = _skip_word(p, i, stop)
         if i < 0:
@@ -1552,6 +1706,8 @@ def _is_word(
     """Return whether these letters are at `i`; `letters` is their big-endian number."""
     value: cython.ulonglong = 0
     k: cython.Py_ssize_t
+    if cython.compiled:
+        return is_word(p, i, stop, letters, length)
     if length > stop - i:
         return False
     for k in range(length):
@@ -1561,28 +1717,6 @@ def _is_word(
 
 # ----------------------------------------------------------------------------
 # Characters
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-@cython.returns(cython.longlong)
-def _compare(
-    a: cython.pointer[cython.const[cython.uchar]],
-    i: cython.Py_ssize_t,
-    b: cython.pointer[cython.const[cython.uchar]],
-    k: cython.Py_ssize_t,
-    length: cython.Py_ssize_t,
-):
-    """Compare `length` bytes of `a` from `i` with those of `b` from `k`, as C's memcmp does."""
-    n: cython.Py_ssize_t
-    if cython.compiled:
-        return memcmp(a + i, b + k, length)
-    for n in range(length):
-        if a[i + n] != b[k + n]:
-            return a[i + n] - b[k + n]
-    return 0
 
 
 @cython.cfunc

@@ -119,6 +119,9 @@ cdef enum:
     SKIP_EIGHT_BYTES = -4
     SKIP_BYTES = -3
     SKIP_FOUR_BYTES = -2
+    SLOT_OP = 1
+    SLOT_FIELD = 2
+    SLOT_WIDTH = 4
     TOKEN_STRING = 0
     TOKEN_INTEGER = 1
     TOKEN_FRACTION = 2

@@ -18,6 +18,7 @@ import pyarrow as pa
 from arrow_io.payloads import tables
 from arrow_io.payloads.avro import time_scale
 from arrow_io.payloads.avro_schema import JSON_TEXT, avro_type_shape, parse_avro
+from arrow_io.payloads.json_names import name_table
 from arrow_io.payloads.json_schema import is_json_schema, parse_json_schema
 from arrow_io.payloads.program import Program, ProgramBuilder
 
@@ -136,24 +137,19 @@ def _record(builder: ProgramBuilder, shape: Shape, node: int, op: int, writer: A
         child.name: _compile(builder, child, child_node, builder.reserve(), types.get(child.name))
         for child, child_node in shape.children_at(node)
     }
-    fields, names = [], []
+    fields = []
     for each in origin.fields:
         # The quotes and the colon are included, so that one comparison also finds the name's ends.
         name = f"{json.dumps(each.name, ensure_ascii=False)}:".encode()
-        fields += [builder.constant(name), ops.get(each.name, tables.ABSENT)]
-        names.append(name)
-    count = len(origin.fields)
-    # Ordered for the binary search of names: see `tables.JSON_RECORD`.
-    ordered = sorted(range(count), key=lambda number: (len(names[number]), names[number]))
+        fields.append((name, builder.constant(name), ops.get(each.name, tables.ABSENT)))
     return builder.set(
         op,
         tables.JSON_RECORD,
         node,
-        builder.link(fields),
-        count,
-        builder.reserve_hints(2 * (count + 1)),
-        len(ops) if ops else tables.ABSENT,
-        builder.link([2 * number for number in ordered]),
+        builder.link([number for _, *pair in fields for number in pair]),
+        len(fields),
+        builder.reserve_hints(2 * len(fields) + 5),
+        builder.link(name_table(fields)),
     )
 
 

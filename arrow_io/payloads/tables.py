@@ -102,9 +102,8 @@ OP_WIDTH = 8
     JSON_ARRAY,  # A: op of an item
     JSON_MAP,  # A: op of a value
     # A: link of B pairs: a name with its quotes and colon, and an op, ABSENT outside the
-    # projection; C: two hints for the first field, then two for the field after each field;
-    # D: number of fields in the projection, ABSENT if they are not nodes of a struct; E: link of
-    # the B offsets of these pairs from A, ordered by the length and the bytes of the name
+    # projection; C: hint of the number of wrong hints, then two hints for the first field, and two
+    # for the field after each field and after an unknown one; D: link of the table of names
     JSON_RECORD,
     JSON_UNION,  # A: link of an op for each kind of token
     JSON_RAW,
@@ -170,6 +169,14 @@ GROUP_WIDTH = 4
 DENSE, SPARSE, MORE, TABLE = range(4)
 SKIP_NUMBER, SKIP_EIGHT_BYTES, SKIP_BYTES, SKIP_FOUR_BYTES = range(-5, -1)
 """In place of an op, for fields without one: how to skip them."""
+
+# The names of a JSON record, in a hash table: offset and mask of the bytes that are hashed, mask 0
+# for names that no 8 bytes tell apart; the multiplier of the hash, and how far it is shifted right.
+# Then slots, each with the position of a name with its quotes and colon, ABSENT if it is empty; the
+# op of the field, ABSENT outside the projection; and the offset of its pair from A. A name that is
+# not in its first slot is in one of the next, before an empty one.
+SLOT_OP, SLOT_FIELD = 1, 2
+SLOT_WIDTH = 4
 
 # Kinds of JSON tokens, in the order of the ops of `JSON_UNION`.
 TOKEN_STRING, TOKEN_INTEGER, TOKEN_FRACTION, TOKEN_BOOLEAN, TOKEN_OBJECT, TOKEN_ARRAY = range(6)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 import string
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from arrow_io.payloads import tables
 from arrow_io.payloads.avro_schema import parse_avro
 from arrow_io.payloads.json import json_program, json_shape
-from tests.support.avro_payloads import array_of, enum_of, map_of
+from tests.support.avro_payloads import array_of, decimal_of, enum_of, map_of
 from tests.support.builds import BUILDS
 from tests.support.payloads import json_text, record, shredded_alike
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from arrow_io.payloads.program import Program
 
 _BLOCK = 64
+_SEPARATORS: Final = ((",", ":"), (" , ", " : "))
 _TEXT = json_text("string")
 _LISTS = array_of(array_of(map_of("string")))
 
@@ -56,9 +58,11 @@ def _of_texts(texts: list[bytes]) -> list[str | None]:
 
 def _text_or_none(text: bytes) -> str | None:
     try:
-        return str(json.loads(f'"{text.decode()}"'))
+        read = str(json.loads(f'"{text.decode()}"'))
+        read.encode()
     except ValueError:
         return None
+    return read
 
 
 @pytest.mark.parametrize("special", [b"", b'"', b"\\", b'\\"', b"\\\\", b"\x00", b"\x1f", b"\x7f"])
@@ -88,6 +92,27 @@ def test_utf8_at_each_place(special: bytes) -> None:
         b"x" * place + special + tail
         for place in range(34)
         for tail in (b"", b"y" * 17, b"\xc3\xa9" * 9)
+    ]
+
+    assert _of_texts(texts) == [_text_or_none(each) for each in texts]
+
+
+@pytest.mark.parametrize(
+    "escape",
+    [
+        r"\n", r"\/", r"\"", r"\\", r"\x", r"\u", r"\u12", r"\u12g4", r"\u0000", r"\u0041",
+        r"\u00e9", r"\u07FF", r"\u0800", r"\u20aC", r"\uffff", r"\uD83D\uDE00", r"\ud800\udc00",
+        r"\udbff\udfff", r"\ud83d", r"\ude00", r"\ud83d\u0041", r"\ud83d\ud83d", r"\ud83d\n",
+        r"\ud83dxude00", r"\ud83d\ude0", r"\n\u00e9\t", "\\",
+    ],
+)  # fmt: skip
+def test_escapes_at_each_place(escape: str) -> None:
+    """An escape becomes its character, or is refused, across the borders of blocks too."""
+    texts = [
+        f"{before}{'x' * place}{escape}{tail}".encode()
+        for before in ("", "ä", r"\t")
+        for place in range(34)
+        for tail in ("", "y" * 40, "é" * 9)
     ]
 
     assert _of_texts(texts) == [_text_or_none(each) for each in texts]
@@ -234,6 +259,97 @@ def test_fields_that_follow_in_turn() -> None:
     assert found.rows == [
         dict.fromkeys("abcd") | {name: n for n, name in enumerate(order)} for order in orders
     ]
+
+
+_NAMES: Final = {
+    "one byte": ["a", "b", "c"],
+    "same ends": ["a1", "a10", "a100", "b1", "b10"],
+    "numbered": [f"field_{n}" for n in range(120)],
+    "long": [f"{'n' * 20}_{n}_{'m' * n}" for n in range(20)],
+    "far": [f"{'n' * 70}{n}{'m' * 9}" for n in range(10)],
+    "middle": [f"{'n' * 12}{n}{'m' * 12}" for n in range(10, 40)],
+    "tail": [f"customer{n}" for n in ("Id", "Name", "Email", "Address")],
+    "any": ["", "x", "поток", 'quo"te', "back\\slash", "n" * 15, "n" * 16],
+}
+
+
+@pytest.mark.parametrize("names", _NAMES.values(), ids=_NAMES)
+def test_names_in_any_order(names: list[str]) -> None:
+    """Each field has its own value in whichever order, and with others left out or unknown."""
+    dice = random.Random(len(names))
+    names = [f"_{name}" for name in names]
+    unknown = [f"{names[0]}x", "x", "_", *(f"{name}_" for name in names[:3])]
+    payloads = []
+    for number in range(150):
+        chosen = dice.sample(names, dice.randint(0, len(names)))
+        chosen += dice.sample(unknown, dice.randint(0, 2))
+        if number % 50 > 20:
+            dice.shuffle(chosen)
+        payloads.append({name: dice.randint(0, 999) for name in chosen})
+    program = json_text(record(*((name, "int") for name in names)))
+
+    found = shredded_alike(
+        program,
+        [
+            json.dumps(each, ensure_ascii=False, separators=_SEPARATORS[number % 2]).encode()
+            for number, each in enumerate(payloads)
+        ],
+    )
+
+    assert found.misfits == []
+    assert found.rows == [{name: each.get(name) for name in names} for each in payloads]
+
+
+_INNER: Final = record(
+    ("n", "long"), ("t", "string"), ("f", "float"), ("d", decimal_of(30, 2)), name="I"
+)
+_SPARSE: Final = record(
+    ("b", "boolean"), ("u", ["null", "long", "string", {**_INNER, "name": "U"}]), ("r", _INNER),
+    ("a", array_of({**_INNER, "name": "A"})), ("m", map_of("int")), ("i", "int"), ("x", "bytes"),
+)  # fmt: skip
+_FULL: Final[dict[str, Any]] = {"n": 1, "t": "text", "f": 0.5, "d": 2}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_missing_fields(seed: int) -> None:
+    """A field that is left out is null, however many records lack it, beside misfits and nulls."""
+    dice = random.Random(seed)
+
+    def some(value: dict[str, Any]) -> dict[str, Any]:
+        return {name: value[name] for name in value if dice.random() < dice.choice((0.02, 0.9))}
+
+    def whole(value: dict[str, Any] | None) -> dict[str, Any] | None:
+        return None if value is None else dict.fromkeys(_FULL) | value
+
+    rows = [
+        some(
+            {
+                "b": True, "u": dice.choice((1, "t", some(_FULL))), "r": some(_FULL),
+                "a": [some(_FULL) for _ in range(dice.randint(0, 3))], "m": {"k": 1}, "i": 7,
+                "x": "AAAA",
+            }
+        )
+        for _ in range(200)
+    ]  # fmt: skip
+    bad = {number for number in range(200) if not dice.randint(0, 40)}
+    texts = [json.dumps(each).encode() for each in rows]
+    payloads = [text[:-1] if n in bad else text for n, text in enumerate(texts)]
+
+    found = shredded_alike(json_text(_SPARSE), payloads)
+
+    assert {misfit.row for misfit in found.misfits} == bad
+    for number, (row, values) in enumerate(zip(rows, found.values.to_pylist(), strict=True)):
+        if number in bad:
+            assert values is None
+            continue
+        assert values["r"] == whole(row.get("r"))
+        assert values["a"] == ([*map(whole, row["a"])] if "a" in row else None)
+        assert (values["b"], values["i"]) == (row.get("b"), row.get("i"))
+        assert values["m"] == ([*row["m"].items()] if "m" in row else None)
+        chosen = [each for each in (values["u"] or {}).values() if each is not None]
+        taken = row.get("u")
+        expected = whole(taken) if isinstance(taken, dict) else taken
+        assert chosen == ([] if taken is None else [expected])
 
 
 @pytest.mark.parametrize("count", range(40))
