@@ -362,7 +362,7 @@ cdef extern from *:
         uint32_t word, is_true, is_false;
         memcpy(&word, at, 4);
         is_true = memcmp(&word, "true", 4) == 0;
-        is_false = (memcmp(&word, "fals", 4) == 0) & (at[4] == 0x65);
+        is_false = (memcmp(&word, "false", 4) == 0) & (at[4] == 0x65);
         return (is_true | is_false) != 0 ? (int)is_true : -1;
     }
 

@@ -17,7 +17,7 @@ from arrow_io.format.data_block import MAX_BLOCK_HEADER_BYTES
 from arrow_io.format.index_block import FORMAT_VERSION_KEY, MANAGED_LEDGER_NAME_KEY
 from arrow_io.format.object_names import SegmentName
 from arrow_io.format.streaming_block import StreamingBlockHeader
-from arrow_io.ledgers.reader import ObjectVersions
+from arrow_io.ledgers.reader import UNKNOWN_VERSIONS, ObjectVersions
 from arrow_io.ledgers.segments.reader import (
     OffloadedSegment,
     SegmentedOffload,
@@ -46,12 +46,14 @@ SEGMENT: Final = write_segment([Part(7, [b"a", b"b"]), Part(8, [b"c"])])
 
 
 def opened(
-    segment: Segment = SEGMENT, data_size_bytes: int | None = None, **options: ObjectVersions
+    segment: Segment = SEGMENT,
+    data_size_bytes: int | None = None,
+    versions: ObjectVersions = UNKNOWN_VERSIONS,
 ) -> OffloadedSegment:
     """The segment; only its index object is looked at unless it is miscounted."""
     with memory_bucket(segment_objects(NAME.uuid, segment)) as bucket:
         return OffloadedSegment.open(
-            Location(bucket.url), NAME, data_size_bytes=data_size_bytes, **options
+            Location(bucket.url), NAME, data_size_bytes=data_size_bytes, versions=versions
         )
 
 
