@@ -100,5 +100,5 @@ def _cloud_options(url: str, options: Mapping[str, object]) -> dict[str, str]:
             f" {', '.join(sorted(options))}: pass deltalake's own options as table options"
         )
         raise OptionError(message) from error
-    allow_http = {"allow_http": "true"} if place.client_options.get("allow_http") else {}
+    allow_http = {"allow_http": "true"} if place.allows_http else {}
     return {**place.config, **allow_http}

@@ -45,14 +45,14 @@ def unserved_column(
     for name in names:
         if name not in table.names:
             return f"it has no column {name}"
+        if name in rows.null_columns:
+            return f"its column {name} is null in rows that were dead letters"
         is_value = name in values or own_names.get(name) == VALUE_COLUMN
         if not rows.has_form(form, is_value=is_value):
             return f"its column {name} was copied with another naming, value, unwrap or schema"
         wanted, stored = columns.schema.field(name).type, table.field(name).type
         if not _is_column_lossless(stored, wanted):
             return f"its column {name} is {stored}, and the topic's is {wanted}"
-        if name in rows.null_columns:
-            return f"its column {name} is null in rows that were dead letters"
         late = _late_problem(name, columns.values) if name in rows.late_columns else None
         if late is not None:
             return late

@@ -345,7 +345,8 @@ def test_a_refusal_after_the_first_get_is_final() -> None:
         with pytest.raises(StorageError, match="AccessDenied"):
             location.read_object("name", max_bytes=4)
 
-    assert agents == [_OBSTORE, _OBSTORE]
+    # s3fs asks if obstore did not reach the server.
+    assert agents in ([_OBSTORE, _OBSTORE], [_OBSTORE, _S3FS])
 
 
 def test_a_failure_after_the_first_get_is_repeated_by_s3fs() -> None:

@@ -183,7 +183,11 @@ with interrupts.cleaned_up():
 
 @pytest.mark.parametrize(
     "wait",
-    ["time.sleep(9999)", "threading.Event().wait()", "threading.Lock().acquire(timeout=9999)"],
+    [
+        "time.sleep(9999)",
+        "threading.Event().wait()",
+        "threading.Semaphore(0).acquire(timeout=9999)",
+    ],
 )
 def test_signal_that_does_not_end_a_wait_by_itself(wait: str) -> None:
     """It reaches another thread, as one that comes just before the wait reaches nobody."""
