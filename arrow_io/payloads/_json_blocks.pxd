@@ -74,7 +74,7 @@ cdef extern from *:
         const unsigned int digit = c - 0x30u, letter = (c | 0x20u) - 0x61u;
         return digit < 10 ? (int)digit : letter < 6 ? (int)letter + 10 : -0x10000;
     }
-    /* A UTF-16 unit; negative if a digit is none. */
+    /* A UTF-16 unit; negative if a digit is malformed. */
     static inline int pulsar_offload_json_unit(const unsigned char* at) {
         return pulsar_offload_json_hex(at[0]) * 0x1000 + pulsar_offload_json_hex(at[1]) * 0x100
             + pulsar_offload_json_hex(at[2]) * 0x10 + pulsar_offload_json_hex(at[3]);

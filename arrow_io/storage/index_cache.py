@@ -149,7 +149,7 @@ def open_index_cache(url: str, storage_options: Mapping[str, object]) -> IndexCa
 
 
 def _cache_folder() -> Path | None:
-    """Return the folder for caches of this user; None if there is none that only the user writes.
+    """Return the folder for caches of this user; None if others may write to it.
 
     Its files are trusted to be what this project wrote.
     """

@@ -4,8 +4,8 @@ s3fs, gcsfs and adlfs look for credentials in many places: options, profiles, th
 assumed roles, the machine. obstore receives what they found, and asks them again before temporary
 credentials expire. So both clients send requests to the same server in the same name.
 
-What obstore cannot be told is a `FsspecOnlyError`: then the package of the file system sends all
-requests.
+An option that obstore cannot receive is a `FsspecOnlyError`: then the package of the file system
+sends all requests.
 """
 
 from __future__ import annotations

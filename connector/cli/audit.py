@@ -226,10 +226,8 @@ def _audit(
     Also returns the URL of statistics, if the metadata is a catalog snapshot that records it.
     """
     trace = RequestTrace()
-    catalog, metadata = (
-        catalog_at(url, replace(place, index_cache=False), trace=trace),
-        place.metadata,
-    )
+    catalog = catalog_at(url, replace(place, index_cache=False), trace=trace)
+    metadata = place.metadata
     statistics = catalog.statistics
     if metadata is not None and is_snapshot(metadata):
         with progress(trace):

@@ -1,4 +1,4 @@
-"""Files of the index cache: what is returned, what is removed, and who may read them."""
+"""Files of the index cache: their contents, their removal, and who may read them."""
 
 from __future__ import annotations
 

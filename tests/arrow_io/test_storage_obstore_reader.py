@@ -140,7 +140,7 @@ _UNTRANSLATED: Final[dict[str, dict[str, object]]] = {
 
 @pytest.mark.parametrize("case", [*_TRANSLATED, *_UNTRANSLATED])
 def test_options_decide_who_sends_gets(s3_server: S3Server, case: str) -> None:
-    """Whatever obstore cannot be told about is left to s3fs: the object is read either way."""
+    """Options that obstore cannot receive are left to s3fs: the object is read either way."""
     address = s3_server.upload({"a": b"data"})
     options = _TRANSLATED.get(case) or _UNTRANSLATED.get(case, {})
     location = Location(address.url, address.storage_options | options)
@@ -273,7 +273,7 @@ def test_a_forked_process_reads_through_s3fs(s3_server: S3Server) -> None:
 def _serving(
     refuse: Callable[[BaseHTTPRequestHandler, bool], bool], agents: list[str]
 ) -> Callable[[BaseHTTPRequestHandler, StallingServer], None]:
-    """Return an answer of `data`, unless `refuse` answers; it is told who asks."""
+    """Return an answer of `data`, unless `refuse` answers; it receives the library that asks."""
 
     def answer(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
         is_obstore = _OBSTORE in request.headers["User-Agent"]

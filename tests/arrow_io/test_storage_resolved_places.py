@@ -1,4 +1,4 @@
-"""obstore is told the server, the region and the credentials that a file system found."""
+"""obstore receives the server, region and credentials that a file system found."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_peers_that_are_not_built_are_named(
 def test_the_tables_are_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command prints one table for each type of schema, and what is left out."""
+    """The command prints one table for each type of schema, and the peers that are left out."""
     words = "peers --payload json-maps --rows 8 --peer Polars --messages 20 --rounds 1 --seconds 0"
     monkeypatch.setattr("sys.argv", words.split())
     monkeypatch.delattr("os.sched_setaffinity", raising=False)

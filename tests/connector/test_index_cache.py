@@ -221,7 +221,7 @@ def test_first_row_takes_three_round_trips_with_metadata(
 
 @pytest.mark.usefixtures("cache_folder")
 def test_objects_that_change_vanish_and_come_back(store: _Server) -> None:
-    """Between two opens: what is new is read, what is gone is not a ledger any more."""
+    """Between two opens: new objects are read, and deleted ones are no ledgers any more."""
     server = store.server
     objects = _objects(4)
     address = server.upload(objects)

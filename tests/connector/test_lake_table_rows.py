@@ -485,7 +485,7 @@ _PRICES: Final[list[tuple[str, object, bytes, bytes]]] = [
     ("price[1].x", {"type": "array", "items": _RECORD}, b"\2", b"\0"),
     ("price['k']", {"type": "map", "values": "double"}, b"\2\2k", b"\0"),
 ]
-"""A number in SQL, its Avro type, and what is before and after its bytes."""
+"""A number in SQL, its Avro type, and the bytes before and after its own."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
