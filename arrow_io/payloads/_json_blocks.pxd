@@ -386,6 +386,31 @@ cdef extern from *:
         return -1;
     }
 
+    /* Not inlined: most integers are shorter. */
+    static __attribute__((noinline)) long long pulsar_offload_json_long(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            long long* number) {
+    #if defined(__SSE2__)
+        if (limit - i >= 64) {
+            int negative = from[i] == 0x2D;
+            const unsigned char* at = from + i + negative;
+            int more = pulsar_offload_json_count(at + 16);
+            i += negative + 16 + more;
+            if (pulsar_offload_json_count(at) == 16 && more <= 3 && i < stop
+                    && pulsar_offload_json_ends(from[i]) && at[0] != 0x30) {
+                uint64_t value = pulsar_offload_json_sixteen(at, 16);
+                if (more > 0)
+                    value = value * pulsar_offload_json_powers[more]
+                        + pulsar_offload_json_eight(at + 16, more);
+                if (value > INT64_MAX) return -1;
+                *number = negative ? -(long long)value : (long long)value;
+                return i;
+            }
+        }
+    #endif
+        return -1;
+    }
+
     /* The sign, digits and point of a number, all found independently in one block. A number that is
        longer than the block ends with it. */
     typedef struct { int negative, count, decimals, length; } pulsar_offload_json_parts;
@@ -643,8 +668,12 @@ cdef extern from *:
         unsigned char* to, long long room, long long* length) noexcept nogil
     # Read `true` (1) or `false` (0) from 5 bytes; -1 for anything else.
     int take_boolean "pulsar_offload_json_boolean"(const unsigned char* at) noexcept nogil
-    # Read an integer that a comma or a bracket follows; return the position of that, or -1.
+    # Read an integer of up to 15 digits that a comma or a bracket follows; return the position of that, or -1.
     long long take_whole "pulsar_offload_json_whole"(
+        const unsigned char* at, long long i, long long stop, long long limit,
+        long long* number) noexcept nogil
+    # The same for 16 to 19 digits.
+    long long take_long "pulsar_offload_json_long"(
         const unsigned char* at, long long i, long long stop, long long limit,
         long long* number) noexcept nogil
     # The same for a number that may have a point.

@@ -28,6 +28,7 @@ if cython.compiled:
         take_boolean,
         take_decimal,
         take_fraction,
+        take_long,
         take_symbol,
         take_text,
         take_whole,
@@ -238,9 +239,6 @@ class Shredder(Arena):
         used: cython.longlong = self.used[node]
         length: cython.longlong = 0
         high: cython.uint = 0
-        i = _json_plain(self.p, i, stop)
-        if i < stop and self.p[i] == 0x22:
-            return i + 1 if self._put_text(node, start, i - start) else -1
         if cython.compiled and k < self.nodes[at + tables.CAPACITY]:
             i = unescape(
                 self.p,
@@ -255,6 +253,9 @@ class Shredder(Arena):
             if i >= 0 and (high == 0 or self._is_text(start, i)):
                 self._put_copied(node, k, used + length)
                 return i + 1
+        i = _json_plain(self.p, start, stop)
+        if i < stop and self.p[i] == 0x22:
+            return i + 1 if self._put_text(node, start, i - start) else -1
         i = self._json_text(node, start, stop)
         return i if i >= 0 and self._close_bytes(node) else -1
 
@@ -331,7 +332,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _json_digits(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Read an integer of up to 18 digits into `number`; −1 for other numbers."""
+        """Read an integer of up to 18 digits into `number`, or of 19; −1 for other numbers."""
         if cython.compiled:
             end: cython.Py_ssize_t = take_whole(
                 self.p, i, stop, self.size, cython.address(self.number)
@@ -351,6 +352,11 @@ class Shredder(Arena):
         negative: cython.bint = p[i] == 0x2D
         first: cython.Py_ssize_t = i + 1 if negative else i
         safe: cython.Py_ssize_t = first + 18 if stop - first > 18 else stop
+        end: cython.Py_ssize_t
+        if cython.compiled:
+            end = take_long(p, i, stop, self.size, cython.address(self.number))
+            if end >= 0:
+                return end
         i = first
         while i < safe and 0x30 <= p[i] <= 0x39:
             value = value * 10 + (p[i] - 0x30)
