@@ -253,6 +253,27 @@ cdef extern from *:
     #endif
     }
 
+    static inline long long pulsar_offload_json_near_name(
+            const unsigned char* from, long long i, const unsigned char* constants,
+            const long long* table) {
+    #if defined(__SSE2__)
+        uint64_t mask = (uint64_t)table[1], word;
+        long long slot, position;
+        __m128i bytes, letters;
+        if (mask == 0 || table[0] > 32) return -1;
+        memcpy(&word, from + i + 1 + table[0], 8);
+        slot = pulsar_offload_json_slot(table, word & mask);
+        position = table[slot];
+        if (position < 0 || (position & 0xFFFFFFFF) > 16) return -1;
+        bytes = _mm_loadu_si128((const __m128i*)(from + i));
+        letters = _mm_loadu_si128((const __m128i*)(constants + (position >> 32)));
+        return __builtin_ctz(~_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, letters)))
+            >= (position & 0xFFFFFFFF) ? slot : -1;
+    #else
+        return -1;
+    #endif
+    }
+
     static inline long long pulsar_offload_json_symbol(
             const unsigned char* from, long long i, long long stop, long long limit,
             const unsigned char* constants, const long long* positions, long long count,
@@ -514,8 +535,12 @@ cdef extern from *:
         return -1;
     }
 
-    /* The positions of quotes, backslashes and brackets in 64 bytes, including those in strings. */
-    typedef struct { uint64_t quotes, slashes, opens, closes; } pulsar_offload_json_marks;
+    #define PULSAR_OFFLOAD_JSON_DEPTH 66
+    /* The number of the lowest bit; any number without one. */
+    #define PULSAR_OFFLOAD_LOWEST(bits) __builtin_ctzll((bits) | UINT64_C(1) << 63)
+    /* The positions of quotes, backslashes, brackets and commas in 64 bytes, including those in
+       strings. */
+    typedef struct { uint64_t quotes, slashes, opens, closes, commas; } pulsar_offload_json_marks;
     #if defined(__SSE2__)
     static inline void pulsar_offload_json_mark(
             const unsigned char* at, pulsar_offload_json_marks* marks) {
@@ -528,8 +553,78 @@ cdef extern from *:
             marks->slashes |= PULSAR_OFFLOAD_MARK(bytes, 0x5C);
             marks->opens |= PULSAR_OFFLOAD_MARK(folded, 0x7B);
             marks->closes |= PULSAR_OFFLOAD_MARK(folded, 0x7D);
+            marks->commas |= PULSAR_OFFLOAD_MARK(bytes, 0x2C);
     #undef PULSAR_OFFLOAD_MARK
         }
+    }
+    /* Each bit: whether the number of quotes up to here is odd. */
+    static inline uint64_t pulsar_offload_json_odd(uint64_t quotes) {
+        quotes ^= quotes << 1; quotes ^= quotes << 2; quotes ^= quotes << 4;
+        quotes ^= quotes << 8; quotes ^= quotes << 16;
+        return quotes ^ quotes << 32;
+    }
+    /* The characters after a backslash that is not escaped itself. `*carry`: whether the first one
+       follows such a backslash; then whether the one after the block does. */
+    static inline uint64_t pulsar_offload_json_escaped(uint64_t slashes, uint64_t* carry) {
+        const uint64_t even = UINT64_C(0x5555555555555555);
+        uint64_t follows, starts, ends;
+        slashes &= ~*carry;
+        follows = slashes << 1 | *carry;
+        /* An addition carries through a run of backslashes, to the character after it. */
+        starts = slashes & ~even & ~follows;
+        ends = starts + slashes;
+        *carry = ends < starts;
+        return (even ^ ends << 1) & follows;
+    }
+    static inline __attribute__((always_inline)) long long pulsar_offload_json_delimiters_by(
+            void (*mark)(const unsigned char*, pulsar_offload_json_marks*),
+            const unsigned char* from, long long i, long long stop, long long limit,
+            long long* places, long long* nexts, long long room) {
+        long long last[PULSAR_OFFLOAD_JSON_DEPTH], count = 0, depth = 0;
+        uint64_t text = 0, carry = 0;
+        if (limit - stop < 64) return 0;
+        for (; i < stop; i += 64) {
+            pulsar_offload_json_marks marks = {0, 0, 0, 0, 0};
+            uint64_t odd, found;
+            long long total;
+            if (room - count < 64 + 12) return 0;
+            mark(from + i, &marks);
+            if ((marks.slashes | carry) != 0)
+                marks.quotes &= ~pulsar_offload_json_escaped(marks.slashes, &carry);
+            odd = pulsar_offload_json_odd(marks.quotes) ^ text;
+            text = (uint64_t)((int64_t)odd >> 63);
+            found = (marks.opens | marks.closes | marks.commas) & ~odd;
+            if (stop - i < 64) found &= (UINT64_C(1) << (stop - i)) - 1;
+            /* Twelve at a time: the exact number would be an unpredictable branch. */
+            for (total = count + __builtin_popcountll(found); count < total; count += 12) {
+                for (int n = 0; n < 12; n++) {
+                    long long place = i + PULSAR_OFFLOAD_LOWEST(found);
+                    /* To collect several in a vector would take longer. */
+                    __asm__("" : "+r"(place));
+                    places[count + n] = place;
+                    found &= found - 1;
+                }
+            }
+            count = total;
+        }
+        /* What precedes the first delimiter of a depth has no use for its number. */
+        for (int n = 0; n < PULSAR_OFFLOAD_JSON_DEPTH; n++) last[n] = room - 1;
+        for (long long k = 0; k < count; k++) {
+            /* A comma has neither of the two lowest bits, an opening bracket both. */
+            const unsigned int c = from[places[k]], is_open = c >> 1 & 1, is_close = c & ~(c >> 1) & 1;
+            depth += is_open;
+            nexts[last[depth]] = k;
+            last[depth] = k;
+            depth -= is_close;
+            if ((unsigned long long)depth >= PULSAR_OFFLOAD_JSON_DEPTH - 1) return 0;
+        }
+        return depth == 0 ? count : 0;
+    }
+    static __attribute__((noinline)) long long pulsar_offload_json_delimiters_narrow(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            long long* places, long long* nexts, long long room) {
+        return pulsar_offload_json_delimiters_by(
+            pulsar_offload_json_mark, from, i, stop, limit, places, nexts, room);
     }
     /* Not inlined into the loop over fields, which has few registers to spare. */
     static inline __attribute__((always_inline)) long long pulsar_offload_json_leap_by(
@@ -539,16 +634,12 @@ cdef extern from *:
         long long level = *depth;
         uint64_t text = *inside ? ~UINT64_C(0) : 0;
         while (i < stop && limit - i >= 64) {
-            pulsar_offload_json_marks marks = {0, 0, 0, 0};
+            pulsar_offload_json_marks marks = {0, 0, 0, 0, 0};
             uint64_t odd, opens, keep = ~UINT64_C(0);
             mark(from + i, &marks);
             if (stop - i < 64) keep = (UINT64_C(1) << (stop - i)) - 1;
             if ((marks.slashes & keep) != 0) break;
-            /* Each bit: whether the number of quotes up to here is odd. */
-            odd = marks.quotes;
-            odd ^= odd << 1; odd ^= odd << 2; odd ^= odd << 4;
-            odd ^= odd << 8; odd ^= odd << 16; odd ^= odd << 32;
-            odd ^= text;
+            odd = pulsar_offload_json_odd(marks.quotes) ^ text;
             keep &= ~odd;
             opens = marks.opens & keep;
             for (keep &= marks.opens | marks.closes; keep != 0; keep &= keep - 1) {
@@ -573,7 +664,7 @@ cdef extern from *:
     }
     #if defined(__x86_64__) && defined(__GNUC__)
     #include <immintrin.h>
-    #define PULSAR_OFFLOAD_WIDE __attribute__((target("avx2,bmi")))
+    #define PULSAR_OFFLOAD_WIDE __attribute__((target("avx2,bmi,popcnt")))
     PULSAR_OFFLOAD_WIDE
     static inline void pulsar_offload_json_mark_wide(
             const unsigned char* at, pulsar_offload_json_marks* marks) {
@@ -586,6 +677,7 @@ cdef extern from *:
             marks->slashes |= PULSAR_OFFLOAD_MARK(bytes, 0x5C);
             marks->opens |= PULSAR_OFFLOAD_MARK(folded, 0x7B);
             marks->closes |= PULSAR_OFFLOAD_MARK(folded, 0x7D);
+            marks->commas |= PULSAR_OFFLOAD_MARK(bytes, 0x2C);
     #undef PULSAR_OFFLOAD_MARK
         }
     }
@@ -596,16 +688,31 @@ cdef extern from *:
         return pulsar_offload_json_leap_by(
             pulsar_offload_json_mark_wide, from, i, stop, limit, depth, inside);
     }
+    PULSAR_OFFLOAD_WIDE
+    static __attribute__((noinline)) long long pulsar_offload_json_delimiters_wide(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            long long* places, long long* nexts, long long room) {
+        return pulsar_offload_json_delimiters_by(
+            pulsar_offload_json_mark_wide, from, i, stop, limit, places, nexts, room);
+    }
     static int pulsar_offload_json_has_wide(void) {
         __builtin_cpu_init();
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi");
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi")
+            && __builtin_cpu_supports("popcnt");
     }
     #else
     #define pulsar_offload_json_leap_wide pulsar_offload_json_leap_narrow
+    #define pulsar_offload_json_delimiters_wide pulsar_offload_json_delimiters_narrow
     static int pulsar_offload_json_has_wide(void) { return 0; }
     #endif
     #else
     #define pulsar_offload_json_leap_wide pulsar_offload_json_leap_narrow
+    #define pulsar_offload_json_delimiters_wide pulsar_offload_json_delimiters_narrow
+    static inline long long pulsar_offload_json_delimiters_narrow(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            long long* places, long long* nexts, long long room) {
+        return 0;
+    }
     static inline long long pulsar_offload_json_leap_narrow(
             const unsigned char* from, long long i, long long stop, long long limit,
             long long* depth, long long* inside) {
@@ -627,6 +734,14 @@ cdef extern from *:
         return pulsar_offload_json_is_wide
             ? pulsar_offload_json_leap_wide(from, i, stop, limit, depth, inside)
             : pulsar_offload_json_leap_narrow(from, i, stop, limit, depth, inside);
+    }
+
+    static inline long long pulsar_offload_json_delimiters(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            long long* places, long long* nexts, long long room) {
+        return pulsar_offload_json_is_wide
+            ? pulsar_offload_json_delimiters_wide(from, i, stop, limit, places, nexts, room)
+            : pulsar_offload_json_delimiters_narrow(from, i, stop, limit, places, nexts, room);
     }
     """
     # Copy the string that starts at i to a target with room for so many bytes; return the position of
@@ -655,6 +770,11 @@ cdef extern from *:
     long long find_name "pulsar_offload_json_name"(
         const unsigned char* at, long long i, long long limit,
         const unsigned char* constants, const long long* table) noexcept nogil
+    # The slot of a name of up to 16 bytes with its quotes and colon that is in its first slot; -1 for
+    # other names. 64 bytes must be readable.
+    long long find_near_name "pulsar_offload_json_near_name"(
+        const unsigned char* at, long long i, const unsigned char* constants,
+        const long long* table) noexcept nogil
     # Copy the string that starts at i if it equals one of the constants; return the position of its
     # closing quote, or -1. 16 bytes of each constant must be readable.
     long long take_symbol "pulsar_offload_json_symbol"(
@@ -688,10 +808,17 @@ cdef extern from *:
     # Skip a number in the same way.
     long long skip_number "pulsar_offload_json_number"(
         const unsigned char* at, long long i, long long stop, long long limit) noexcept nogil
-    # Choose the blocks of `leap`; return whether they are the wide ones that not all processors have.
+    # Choose the blocks of `leap` and `find_delimiters`; return whether they are the wide ones that not all processors have.
     int choose_blocks "pulsar_offload_json_choose"(int narrow) noexcept nogil
     # Count the brackets outside of strings, by blocks; stop after the one that brings the depth to 0, or
     # at a block with a backslash.
     long long leap "pulsar_offload_json_leap"(
         const unsigned char* at, long long i, long long stop, long long limit,
         long long* depth, long long* inside) noexcept nogil
+    # Find the brackets and commas of [i, stop) outside of strings. Write their positions, and for each
+    # bracket that opens and each comma in brackets, the number of the next comma or bracket that closes
+    # at the same depth. Return their number; 0 if they are more than fit, if brackets are not
+    # balanced or too deep, or near the limit. Text that is not JSON gives any numbers below that.
+    long long find_delimiters "pulsar_offload_json_delimiters"(
+        const unsigned char* at, long long i, long long stop, long long limit,
+        long long* places, long long* nexts, long long room) noexcept nogil

@@ -13,13 +13,15 @@ except ImportError:
     from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
-    from cython.cimports.arrow_io.core._bits import plain, same
+    from cython.cimports.arrow_io.core._bits import lowest, plain, same
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._arena_c import Arena
     from cython.cimports.arrow_io.payloads._json_blocks import (
         begins,
         choose_blocks,
+        find_delimiters,
         find_name,
+        find_near_name,
         first_slot,
         is_word,
         leap,
@@ -53,6 +55,10 @@ _FALSE_WORD = cython.declare(cython.ulonglong, 0x66616C7365)
 # A wrong hint counts as much as this number of records; beyond the maximum, no hints are used.
 _MISS = cython.declare(cython.longlong, 4)
 _MAX_MISSES = cython.declare(cython.longlong, 64)
+# Objects with more fields are read in their own order.
+_MAX_SORTED = cython.declare(cython.Py_ssize_t, 64)
+# Number of batches until it is known again whether the names are in random order.
+_SORTED_BATCHES = cython.declare(cython.longlong, 64)
 _LOW32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 
 if cython.compiled:
@@ -70,7 +76,202 @@ def choose_leaps(narrow: cython.bint) -> bool:
 @cython.final
 @cython.cclass
 class Shredder(Arena):
-    """A shredder for JSON values."""
+    """A shredder for JSON values.
+
+    Attributes:
+        sorted_batches: Number of batches to read in the order of the schema, from now on.
+    """
+
+    sorted_batches: cython.longlong
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _append_batch(
+        self, positions: cython.pointer[cython.const[cython.longlong]], count: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Append records whose names are in random order, in the order of the schema.
+
+        Which field is next is then predictable, for the processor too. If a payload cannot be
+        appended, all are read again in their own order, which determines the error.
+        """
+        row: cython.Py_ssize_t
+        misses: cython.Py_ssize_t
+        if self.ops[tables.OPCODE] != tables.JSON_RECORD or self.ops[tables.B] > _MAX_SORTED:
+            return False
+        if self.sorted_batches == 0:
+            misses = self.ops[tables.C]
+            if self.hints[misses] * 2 < _MAX_MISSES:
+                return False
+            self.hints[misses] = 0
+            self.sorted_batches = _SORTED_BATCHES
+        self.sorted_batches -= 1
+        for row in range(count):
+            if not self._append_sorted(positions[row]) or self.code != tables.OK:
+                self._restart()
+                return False
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _append_sorted(self, position: cython.longlong) -> cython.bint:
+        """Append a payload; its records in the order of the schema, if delimiters are found."""
+        start: cython.Py_ssize_t = position >> 32
+        stop: cython.Py_ssize_t = start + (position & _MASK32)
+        places: cython.pointer[cython.longlong] = self.hints
+        if position != tables.ABSENT:
+            start = _skip_space(self.p, start, stop)
+            if (
+                start < stop
+                and self.p[start] == 0x7B
+                and find_delimiters(
+                    self.p,
+                    start,
+                    stop,
+                    self.size,
+                    places,
+                    places + tables.DELIMITERS,
+                    tables.DELIMITERS,
+                )
+            ):
+                start = self._sorted_record(0, 0, stop)
+                return start >= 0 and _skip_space(self.p, start, stop) == stop
+        return self._append(position)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _sorted_record(
+        self, at: cython.Py_ssize_t, delimiter: cython.longlong, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Append the object whose brace is this delimiter; return the position after it, or −1.
+
+        First all names are looked up, and values without a node skipped; then the other values are
+        appended. Each value must end at the next delimiter of its depth: this is what makes the
+        fields those that `_json_record` would find.
+        """
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        fields: cython.Py_ssize_t = self.ops[at + tables.A]
+        fields_stop: cython.Py_ssize_t = fields + 2 * self.ops[at + tables.B]
+        table: cython.Py_ssize_t = self.ops[at + tables.D]
+        rows: cython.longlong = self.counts[node]
+        # Local copies, as in `_json_record`.
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        links: cython.pointer[cython.const[cython.longlong]] = self.links
+        places: cython.pointer[cython.longlong] = self.hints
+        nexts: cython.pointer[cython.longlong] = places + tables.DELIMITERS
+        # By field: where its value starts, and the delimiter before its name.
+        starts = cython.declare(cython.longlong[64])
+        delimiters = cython.declare(cython.longlong[64])
+        seen: cython.ulonglong = 0
+        field: cython.Py_ssize_t
+        slot: cython.Py_ssize_t
+        child: cython.Py_ssize_t
+        found: cython.longlong
+        op: cython.longlong
+        i: cython.Py_ssize_t = _skip_space(p, places[delimiter] + 1, stop)
+        if i < stop and p[i] == 0x7D:
+            return i + 1 if self._end_record(node) else -1
+        while True:
+            slot = find_near_name(p, i, self.constants, links + table)
+            if slot >= 0:
+                slot += table
+                i = _skip_space(p, i + (links[slot] & _MASK32), stop)
+            else:
+                found = find_name(p, i, self.size, self.constants, links + table)
+                if found < 0:
+                    return -1
+                slot = table + (found >> 32)
+                i = self._json_colon(node, i + (found & _MASK32), stop)
+                if i < 0:
+                    return -1
+            field = links[slot + tables.SLOT_FIELD] >> 1
+            if links[slot + tables.SLOT_OP] >= 0:
+                if seen >> field & 1:
+                    return -1
+                seen |= cython.cast(cython.ulonglong, 1) << field
+                starts[field] = i
+                delimiters[field] = delimiter
+                delimiter = nexts[delimiter]
+            else:
+                i = self._json_other_field(i, stop, fields + 2 * field < fields_stop)
+                delimiter = nexts[delimiter]
+                if i < 0 or _skip_space(p, i, stop) != places[delimiter]:
+                    return -1
+            i = places[delimiter]
+            if p[i] != 0x2C:
+                break
+            i = _skip_space(p, i + 1, stop)
+        if p[i] != 0x7D:
+            return -1
+        while seen != 0:
+            field = lowest(seen)
+            seen &= seen - 1
+            op = links[fields + 2 * field + 1]
+            child = self.ops[op * tables.OP_WIDTH + tables.NODE]
+            if self.counts[child] != rows:
+                if self.counts[child] > rows:
+                    return -1
+                self._fill_nulls(child, rows)
+            if not self._sorted_value(op, delimiters[field], starts[field], stop):
+                return -1
+        return i + 1 if self._end_record(node) else -1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _sorted_value(
+        self,
+        op: cython.longlong,
+        delimiter: cython.longlong,
+        i: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+    ) -> cython.bint:
+        """Append the value at `i`, which must end at the next delimiter of its depth.
+
+        `delimiter` is the one before the value, or before its name.
+        """
+        at: cython.Py_ssize_t = op * tables.OP_WIDTH
+        opcode: cython.longlong = self.ops[at + tables.OPCODE]
+        places: cython.pointer[cython.longlong] = self.hints
+        end: cython.longlong = places[places[tables.DELIMITERS + delimiter]]
+        if (
+            opcode == tables.JSON_RECORD
+            and places[delimiter + 1] == i
+            and self.p[i] == 0x7B
+            and self.ops[at + tables.B] <= _MAX_SORTED
+        ):
+            i = self._sorted_record(at, delimiter + 1, stop)
+        elif opcode == tables.JSON_ARRAY and places[delimiter + 1] == i and self.p[i] == 0x5B:
+            i = self._sorted_array(at, delimiter + 1, stop)
+        else:
+            i = self._json(op, i, stop)
+        return i == end or (i >= 0 and _skip_space(self.p, i, stop) == end)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _sorted_array(
+        self, at: cython.Py_ssize_t, delimiter: cython.longlong, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Append the array whose bracket is this delimiter; return the position after it, or −1."""
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        places: cython.pointer[cython.longlong] = self.hints
+        i: cython.Py_ssize_t = _skip_space(self.p, places[delimiter] + 1, stop)
+        if i < stop and self.p[i] == 0x5D:
+            return i + 1 if self._put_list(node) else -1
+        while True:
+            if not self._sorted_value(self.ops[at + tables.A], delimiter, i, stop):
+                return -1
+            delimiter = places[tables.DELIMITERS + delimiter]
+            i = places[delimiter]
+            if self.p[i] != 0x2C:
+                break
+            i = _skip_space(self.p, i + 1, stop)
+        return i + 1 if self.p[i] == 0x5D and self._put_list(node) else -1
 
     @cython.cfunc
     @cython.nogil

@@ -122,6 +122,7 @@ cdef enum:
     SLOT_OP = 1
     SLOT_FIELD = 2
     SLOT_WIDTH = 4
+    DELIMITERS = 512
     TOKEN_STRING = 0
     TOKEN_INTEGER = 1
     TOKEN_FRACTION = 2

@@ -72,6 +72,8 @@ def json_program(shape: Shape, writer: AvroType | None = None) -> Program:
             decimals are taken from it. None: the reader's schema.
     """
     builder = ProgramBuilder("json", shape)
+    # For the positions and numbers of `tables.DELIMITERS`.
+    builder.reserve_hints(2 * tables.DELIMITERS)
     _compile(builder, shape, 0, builder.reserve(), writer)
     return builder.build(canonical_json)
 

@@ -178,6 +178,10 @@ SKIP_NUMBER, SKIP_EIGHT_BYTES, SKIP_BYTES, SKIP_FOUR_BYTES = range(-5, -1)
 SLOT_OP, SLOT_FIELD = 1, 2
 SLOT_WIDTH = 4
 
+DELIMITERS = 512
+"""Maximum number of brackets and commas of a JSON text that is read in the order of the schema. The
+first hints hold their positions; as many others the number of the next one at the same depth."""
+
 # Kinds of JSON tokens, in the order of the ops of `JSON_UNION`.
 TOKEN_STRING, TOKEN_INTEGER, TOKEN_FRACTION, TOKEN_BOOLEAN, TOKEN_OBJECT, TOKEN_ARRAY = range(6)
 TOKENS = 6

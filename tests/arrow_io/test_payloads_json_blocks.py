@@ -300,6 +300,104 @@ def test_names_in_any_order(names: list[str]) -> None:
     assert found.rows == [{name: each.get(name) for name in names} for each in payloads]
 
 
+_CUSTOMER: Final = record(
+    ("id", "long"), ("name", "string"), ("city", ["null", "string"]), name="C"
+)
+_ITEM: Final = record(
+    ("sku", "string"), ("price", "double"), ("tags", array_of("string")), name="I"
+)
+_ORDERED: Final = record(
+    ("id", "long"),
+    ("customer", _CUSTOMER),
+    ("items", array_of(_ITEM)),
+    ("lists", array_of(array_of("int"))),
+    ("counts", map_of("int")),
+    ("empty", record(name="E")),
+    ("paid", "boolean"),
+    ("total", decimal_of(10, 2)),
+)
+_STRINGS: Final = ("", "plain", 'a "quoted\\" text', "\\" * 63 + '"', "[{,}]", "n" * 70, "Größe\n")
+
+
+def _some_record(dice: random.Random) -> dict[str, Any]:
+    def text() -> str:
+        return dice.choice(_STRINGS)
+
+    return {
+        "id": dice.randint(-(10**6), 10 ** dice.randint(1, 18)),
+        "customer": {"id": 7, "name": text(), "city": dice.choice((None, text()))},
+        "items": [
+            {
+                "sku": text(),
+                "price": dice.randint(0, 999) / 8,
+                "tags": [text()] * dice.randint(0, 2),
+            }
+            for _ in range(dice.randint(0, 3))
+        ],
+        "lists": [[dice.randint(0, 9)] * dice.randint(0, 2) for _ in range(dice.randint(0, 3))],
+        "counts": {text(): 1},
+        "empty": {},
+        "paid": dice.random() < 0.5,
+        "total": dice.randint(0, 10**6) / 4,
+    }
+
+
+def _reordered(value: Any, dice: random.Random, unknown: list[Any]) -> Any:  # noqa: ANN401 - JSON
+    """The same value in random order, with missing nulls and unknown fields."""
+    if isinstance(value, list):
+        return [_reordered(each, dice, unknown) for each in value]
+    if not isinstance(value, dict) or any(name in _STRINGS for name in value):
+        return value
+    names = [name for name in value if value[name] is not None or dice.random() < 0.5]
+    fields = {name: _reordered(value[name], dice, unknown) for name in names}
+    if dice.random() < 0.2:
+        fields["unknown"] = dice.choice(unknown)
+    return {name: fields[name] for name in dice.sample(list(fields), len(fields))}
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("projection", [None, ["customer", "items", "paid"]], ids=["all", "some"])
+@pytest.mark.parametrize("seed", range(2))
+def test_records_in_random_order(seed: int, projection: list[str] | None) -> None:
+    """Names in random order give the values and errors that names in the schema's order give."""
+    dice = random.Random(seed)
+    shape = json_shape(parse_avro(json.dumps(_ORDERED)), "ns")
+    program = json_program(shape.select(projection) if projection else shape)
+    records = [_some_record(dice) for _ in range(400)]
+    unknown = [1, "]},", [], {}, {"id": [1, {"a": "\\"}]}, [[0] * 300] * 2, records[0]]
+    ordered, payloads, damaged = [], [], set()
+    for number, each in enumerate(records):
+        separators = _SEPARATORS[dice.random() < 0.1]
+        ordered.append(json.dumps(each).encode())
+        payload = json.dumps(_reordered(each, dice, unknown), separators=separators).encode()
+        if number % 100 > 60 and dice.random() < 0.1:
+            damaged.add(number)
+            payload = _damage(payload, dice)
+        payloads.append(payload)
+
+    found = shredded_alike(program, payloads)
+
+    expected = shredded_alike(program, ordered)
+    assert expected.misfits == []
+    assert {misfit.row for misfit in found.misfits} <= damaged
+    for number, row in enumerate(expected.rows):
+        assert number in damaged or found.rows[number] == row
+
+
+def _damage(payload: bytes, dice: random.Random) -> bytes:
+    place = dice.randrange(len(payload))
+    changes = [
+        payload[:place],
+        payload[:place] + dice.choice([b'"', b"{", b"}", b"]", b",", b"\\", b"\x80"])
+        + payload[place + 1 :],
+        b"%b,%b" % (payload[:-1], payload[1:]),
+        payload.replace(b'"id"', b'"\\u0069d"'),
+        payload.replace(b"{", b'{"id":tru,', 1),
+        b"[" * 100 + payload,
+    ]  # fmt: skip
+    return dice.choice(changes)
+
+
 _INNER: Final = record(
     ("n", "long"), ("t", "string"), ("f", "float"), ("d", decimal_of(30, 2)), name="I"
 )
