@@ -536,8 +536,6 @@ cdef extern from *:
     }
 
     #define PULSAR_OFFLOAD_JSON_DEPTH 66
-    /* The number of the lowest bit; any number without one. */
-    #define PULSAR_OFFLOAD_LOWEST(bits) __builtin_ctzll((bits) | UINT64_C(1) << 63)
     /* The positions of quotes, backslashes, brackets and commas in 64 bytes, including those in
        strings. */
     typedef struct { uint64_t quotes, slashes, opens, closes, commas; } pulsar_offload_json_marks;
@@ -576,8 +574,23 @@ cdef extern from *:
         *carry = ends < starts;
         return (even ^ ends << 1) & follows;
     }
+    /* Write the numbers of the bits, which are so many, from that of the first one. */
+    static inline void pulsar_offload_json_number_bits(
+            uint64_t bits, long long first, long long* to, long long count) {
+        /* Twelve at a time: the exact number would be an unpredictable branch. */
+        for (; count > 0; count -= 12, to += 12) {
+            for (int n = 0; n < 12; n++) {
+                long long number = first + __builtin_ctzll(bits | UINT64_C(1) << 63);
+                /* To collect several in a vector would take longer. */
+                __asm__("" : "+r"(number));
+                to[n] = number;
+                bits &= bits - 1;
+            }
+        }
+    }
     static inline __attribute__((always_inline)) long long pulsar_offload_json_delimiters_by(
             void (*mark)(const unsigned char*, pulsar_offload_json_marks*),
+            void (*number)(uint64_t, long long, long long*, long long),
             const unsigned char* from, long long i, long long stop, long long limit,
             long long* places, long long* nexts, long long room) {
         long long last[PULSAR_OFFLOAD_JSON_DEPTH], count = 0, depth = 0;
@@ -587,7 +600,7 @@ cdef extern from *:
             pulsar_offload_json_marks marks = {0, 0, 0, 0, 0};
             uint64_t odd, found;
             long long total;
-            if (room - count < 64 + 12) return 0;
+            if (room - count < 64 + 16) return 0;
             mark(from + i, &marks);
             if ((marks.slashes | carry) != 0)
                 marks.quotes &= ~pulsar_offload_json_escaped(marks.slashes, &carry);
@@ -595,16 +608,8 @@ cdef extern from *:
             text = (uint64_t)((int64_t)odd >> 63);
             found = (marks.opens | marks.closes | marks.commas) & ~odd;
             if (stop - i < 64) found &= (UINT64_C(1) << (stop - i)) - 1;
-            /* Twelve at a time: the exact number would be an unpredictable branch. */
-            for (total = count + __builtin_popcountll(found); count < total; count += 12) {
-                for (int n = 0; n < 12; n++) {
-                    long long place = i + PULSAR_OFFLOAD_LOWEST(found);
-                    /* To collect several in a vector would take longer. */
-                    __asm__("" : "+r"(place));
-                    places[count + n] = place;
-                    found &= found - 1;
-                }
-            }
+            total = count + __builtin_popcountll(found);
+            number(found, i, places + count, total - count);
             count = total;
         }
         /* What precedes the first delimiter of a depth has no use for its number. */
@@ -624,7 +629,7 @@ cdef extern from *:
             const unsigned char* from, long long i, long long stop, long long limit,
             long long* places, long long* nexts, long long room) {
         return pulsar_offload_json_delimiters_by(
-            pulsar_offload_json_mark, from, i, stop, limit, places, nexts, room);
+            pulsar_offload_json_mark, pulsar_offload_json_number_bits, from, i, stop, limit, places, nexts, room);
     }
     /* Not inlined into the loop over fields, which has few registers to spare. */
     static inline __attribute__((always_inline)) long long pulsar_offload_json_leap_by(
@@ -693,21 +698,64 @@ cdef extern from *:
             const unsigned char* from, long long i, long long stop, long long limit,
             long long* places, long long* nexts, long long room) {
         return pulsar_offload_json_delimiters_by(
-            pulsar_offload_json_mark_wide, from, i, stop, limit, places, nexts, room);
+            pulsar_offload_json_mark_wide, pulsar_offload_json_number_bits,
+            from, i, stop, limit, places, nexts, room);
     }
-    static int pulsar_offload_json_has_wide(void) {
+    #define PULSAR_OFFLOAD_WIDEST \
+        __attribute__((target("avx2,bmi,popcnt,avx512f,avx512bw,avx512vbmi2")))
+    PULSAR_OFFLOAD_WIDEST
+    static inline void pulsar_offload_json_mark_widest(
+            const unsigned char* at, pulsar_offload_json_marks* marks) {
+        __m512i bytes = _mm512_loadu_si512(at);
+        __m512i folded = _mm512_or_si512(bytes, _mm512_set1_epi8(0x20));
+        marks->quotes = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8(0x22));
+        marks->slashes = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8(0x5C));
+        marks->opens = _mm512_cmpeq_epi8_mask(folded, _mm512_set1_epi8(0x7B));
+        marks->closes = _mm512_cmpeq_epi8_mask(folded, _mm512_set1_epi8(0x7D));
+        marks->commas = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8(0x2C));
+    }
+    PULSAR_OFFLOAD_WIDEST
+    static inline void pulsar_offload_json_number_bits_widest(
+            uint64_t bits, long long first, long long* to, long long count) {
+        static const unsigned char numbers[64] = {
+            0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
+            23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
+            44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+        __m512i each = _mm512_maskz_compress_epi8(bits, _mm512_loadu_si512(numbers));
+        for (; count > 0; count -= 16, to += 16) {
+            __m128i sixteen = _mm512_castsi512_si128(each);
+            _mm512_storeu_si512(to, _mm512_add_epi64(
+                _mm512_set1_epi64(first), _mm512_cvtepu8_epi64(sixteen)));
+            _mm512_storeu_si512(to + 8, _mm512_add_epi64(
+                _mm512_set1_epi64(first), _mm512_cvtepu8_epi64(_mm_unpackhi_epi64(sixteen, sixteen))));
+            each = _mm512_alignr_epi64(each, each, 2);
+        }
+    }
+    PULSAR_OFFLOAD_WIDEST
+    static __attribute__((noinline)) long long pulsar_offload_json_delimiters_widest(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            long long* places, long long* nexts, long long room) {
+        return pulsar_offload_json_delimiters_by(
+            pulsar_offload_json_mark_widest, pulsar_offload_json_number_bits_widest,
+            from, i, stop, limit, places, nexts, room);
+    }
+    static int pulsar_offload_json_most(void) {
         __builtin_cpu_init();
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi")
-            && __builtin_cpu_supports("popcnt");
+        if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi")
+                || !__builtin_cpu_supports("popcnt")) return 16;
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
+            && __builtin_cpu_supports("avx512vbmi2") ? 64 : 32;
     }
     #else
     #define pulsar_offload_json_leap_wide pulsar_offload_json_leap_narrow
     #define pulsar_offload_json_delimiters_wide pulsar_offload_json_delimiters_narrow
-    static int pulsar_offload_json_has_wide(void) { return 0; }
+    #define pulsar_offload_json_delimiters_widest pulsar_offload_json_delimiters_narrow
+    static int pulsar_offload_json_most(void) { return 16; }
     #endif
     #else
     #define pulsar_offload_json_leap_wide pulsar_offload_json_leap_narrow
     #define pulsar_offload_json_delimiters_wide pulsar_offload_json_delimiters_narrow
+    #define pulsar_offload_json_delimiters_widest pulsar_offload_json_delimiters_narrow
     static inline long long pulsar_offload_json_delimiters_narrow(
             const unsigned char* from, long long i, long long stop, long long limit,
             long long* places, long long* nexts, long long room) {
@@ -718,20 +766,21 @@ cdef extern from *:
             long long* depth, long long* inside) {
         return i;
     }
-    static int pulsar_offload_json_has_wide(void) { return 0; }
+    static int pulsar_offload_json_most(void) { return 16; }
     #endif
 
-    static int pulsar_offload_json_is_wide;
+    static int pulsar_offload_json_width;
 
-    static int pulsar_offload_json_choose(int narrow) {
-        pulsar_offload_json_is_wide = !narrow && pulsar_offload_json_has_wide();
-        return pulsar_offload_json_is_wide;
+    static int pulsar_offload_json_choose(int bytes) {
+        const int most = pulsar_offload_json_most();
+        pulsar_offload_json_width = bytes < most ? bytes : most;
+        return pulsar_offload_json_width;
     }
 
     static inline long long pulsar_offload_json_leap(
             const unsigned char* from, long long i, long long stop, long long limit,
             long long* depth, long long* inside) {
-        return pulsar_offload_json_is_wide
+        return pulsar_offload_json_width > 16
             ? pulsar_offload_json_leap_wide(from, i, stop, limit, depth, inside)
             : pulsar_offload_json_leap_narrow(from, i, stop, limit, depth, inside);
     }
@@ -739,7 +788,9 @@ cdef extern from *:
     static inline long long pulsar_offload_json_delimiters(
             const unsigned char* from, long long i, long long stop, long long limit,
             long long* places, long long* nexts, long long room) {
-        return pulsar_offload_json_is_wide
+        if (pulsar_offload_json_width > 32)
+            return pulsar_offload_json_delimiters_widest(from, i, stop, limit, places, nexts, room);
+        return pulsar_offload_json_width > 16
             ? pulsar_offload_json_delimiters_wide(from, i, stop, limit, places, nexts, room)
             : pulsar_offload_json_delimiters_narrow(from, i, stop, limit, places, nexts, room);
     }
@@ -808,8 +859,9 @@ cdef extern from *:
     # Skip a number in the same way.
     long long skip_number "pulsar_offload_json_number"(
         const unsigned char* at, long long i, long long stop, long long limit) noexcept nogil
-    # Choose the blocks of `leap` and `find_delimiters`; return whether they are the wide ones that not all processors have.
-    int choose_blocks "pulsar_offload_json_choose"(int narrow) noexcept nogil
+    # Choose the width of the vectors of `leap` and `find_delimiters`: 16, 32 or 64 bytes, or less if the
+    # processor lacks these; return it.
+    int choose_blocks "pulsar_offload_json_choose"(int bytes) noexcept nogil
     # Count the brackets outside of strings, by blocks; stop after the one that brings the depth to 0, or
     # at a block with a backslash.
     long long leap "pulsar_offload_json_leap"(

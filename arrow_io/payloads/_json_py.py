@@ -62,15 +62,15 @@ _SORTED_BATCHES = cython.declare(cython.longlong, 64)
 _LOW32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 
 if cython.compiled:
-    choose_blocks(False)
+    choose_blocks(64)
 
 
-def choose_leaps(narrow: cython.bint) -> bool:
-    """Choose how JSON outside the projection is skipped; return whether by wide blocks.
+def choose_vectors(width: cython.int) -> int:
+    """Choose the width of vectors of bytes, 16, 32 or 64; return the width in use.
 
-    If `narrow`, use only blocks that every processor supports.
+    It is less if the processor lacks wider ones, and 0 in Python.
     """
-    return choose_blocks(narrow) if cython.compiled else False
+    return choose_blocks(width) if cython.compiled else 0
 
 
 @cython.final
