@@ -131,25 +131,38 @@ class EntryRun:
         A single entry may exceed the limits. `max_bytes` limits what `BatchLimits.max_bytes`
         counts; `members` and `payload` are those of `Needs`.
         """
-        entries = builds.in_use.entries
-        messages = entries.count_messages(self.table, 0, self.count)
-        size_bytes = entries.counted_bytes(self.table, 0, self.count, members, payload)
+        totals = partial(self._totals, members=members, payload=payload)
+        messages, size_bytes = totals(0, self.count)
         if messages <= max_messages and size_bytes <= max_bytes:
             yield MeasuredRun(self, messages, size_bytes)
             return
-        first = messages = size_bytes = 0
-        for index in range(self.count):
-            entry_messages = entries.count_messages(self.table, index, index + 1)
-            entry_bytes = entries.counted_bytes(self.table, index, index + 1, members, payload)
-            is_full = (
-                messages + entry_messages > max_messages or size_bytes + entry_bytes > max_bytes
-            )
-            if first < index and is_full:
-                yield MeasuredRun(self.part(first, index), messages, size_bytes)
-                first, messages, size_bytes = index, 0, 0
-            messages += entry_messages
-            size_bytes += entry_bytes
-        yield MeasuredRun(self.part(first, self.count), messages, size_bytes)
+        # Search from where a part would end if all entries were alike.
+        share = min(max_messages / max(messages, 1), max_bytes / max(size_bytes, 1))
+        usual_count = max(1, int(self.count * share))
+        first = stop = 0
+        while first < self.count:
+            messages = size_bytes = 0
+            step = usual_count
+            while step and stop < self.count:
+                step = min(step, self.count - stop)
+                more_messages, more_bytes = totals(stop, stop + step)
+                fits = messages + more_messages <= max_messages
+                fits &= size_bytes + more_bytes <= max_bytes
+                if fits or (stop == first and step == 1):
+                    messages, size_bytes = messages + more_messages, size_bytes + more_bytes
+                    stop += step
+                else:
+                    step //= 2
+            yield MeasuredRun(self.part(first, stop), messages, size_bytes)
+            first = stop
+
+    def _totals(self, first: int, stop: int, *, members: bool, payload: bool) -> tuple[int, int]:
+        """Return the number of messages of the entries `[first, stop)`, and their counted bytes."""
+        entries = builds.in_use.entries
+        return (
+            entries.count_messages(self.table, first, stop),
+            entries.counted_bytes(self.table, first, stop, members, payload),
+        )
 
     def part(self, first: int, stop: int) -> EntryRun:
         """Return the entries `[first, stop)` as a run."""

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from arrow_io.core import builds
 from arrow_io.errors import ChecksumError, CorruptEntryError
 from arrow_io.messages import layout
 from tests.support.entries import Framing, Message, encode_entry
 from tests.support.runs import OBJECT_KEY, entry_run
+
+if TYPE_CHECKING:
+    from arrow_io.messages.entry_run import EntryRun
 
 pytestmark = pytest.mark.usefixtures("build")
 
@@ -136,3 +143,58 @@ def test_errors_say_where() -> None:
     for error, entry_id, place in ((checksum, 41, offset), (frame, 42, offset + len(damaged) + 12)):
         assert error.object_key == OBJECT_KEY
         assert (error.ledger_id, error.entry_id, error.offset) == (5, entry_id, place)
+
+
+def _stops(run: EntryRun, max_messages: int, max_bytes: int) -> list[int]:
+    """The ends of parts, each of which takes one entry after the other while both limits allow."""
+    stops: list[int] = []
+    first = 0
+    for stop in range(1, run.count + 1):
+        part = run.part(first, stop)
+        messages = sum(max(1, part.number(n, layout.BATCH_SIZE)) for n in range(part.count))
+        if stop - first > 1 and (messages > max_messages or 2 * part.frame_bytes > max_bytes):
+            first = stop - 1
+            stops.append(first)
+    return [*stops, run.count]
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 5), st.sampled_from((1, 80))), min_size=1, max_size=40),
+    max_messages=st.integers(1, 60),
+    max_bytes=st.integers(1, 6000),
+)
+def test_parts_are_as_few_as_both_limits_allow(
+    sizes: list[tuple[int, int]], max_messages: int, max_bytes: int
+) -> None:
+    """No part has room for the next entry, and only a part of one entry exceeds a limit."""
+    entries = [
+        encode_entry([Message(payload=bytes(length))] * max(1, messages), batched=messages > 0)
+        for messages, length in sizes
+    ]
+    run = entry_run(entries)
+
+    parts = list(run.parts(max_messages, max_bytes, members=True, payload=True))
+
+    assert [each.run.last_entry_id + 1 for each in parts] == _stops(run, max_messages, max_bytes)
+    assert sum(each.message_count for each in parts) == sum(max(1, each) for each, _ in sizes)
+    assert [each.counted_bytes for each in parts] == [2 * each.run.frame_bytes for each in parts]
+
+
+def test_parts_are_found_without_a_look_at_each_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that walks a topic splits runs of thousands of small messages."""
+    run = entry_run([_SINGLE] * 4000)
+    counted: list[range] = []
+    count_messages = builds.in_use.entries.count_messages
+
+    def count(table: memoryview, first: int, stop: int) -> int:
+        counted.append(range(first, stop))
+        messages: int = count_messages(table, first, stop)
+        return messages
+
+    monkeypatch.setattr(builds.in_use.entries, "count_messages", count)
+
+    parts = list(run.parts(500, 1 << 30, members=True, payload=True))
+
+    assert [each.message_count for each in parts] == [500] * 8
+    assert len(counted) < 8 * 20
+    assert sum(map(len, counted)) < 4 * run.count
