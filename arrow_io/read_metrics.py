@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Self
+from functools import cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Self
 
 from arrow_io.core.wording import agreeing, counted
 
@@ -109,19 +111,18 @@ class ReadMetrics:
 
     def add(self, other: ReadMetrics) -> Self:
         """Add the counts of another part of the same read, and return these metrics."""
-        for each in fields(other):
-            if each.name == "losses":
-                continue
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        names, values = _counts_of(type(other))
+        for name, value in zip(names, values(other), strict=True):
+            if value and name != "losses":
+                setattr(self, name, getattr(self, name) + value)
         self.losses.extend(other.losses[: MAX_LOSSES - len(self.losses)])
         return self
 
     def drain(self) -> ReadMetrics:
         """Return the counts so far, and reset these metrics."""
-        counts, fresh = ReadMetrics(), ReadMetrics()
-        for each in fields(ReadMetrics):
-            setattr(counts, each.name, getattr(self, each.name))
-            setattr(self, each.name, getattr(fresh, each.name))
+        _, values = _counts_of(ReadMetrics)
+        counts = ReadMetrics(*values(self))
+        ReadMetrics.__init__(self)
         return counts
 
     def value_metrics(self, first_metrics: ReadMetrics) -> ReadMetrics:
@@ -192,6 +193,16 @@ class ReadMetrics:
             sentences.append(f"{texts} had invalid bytes; U+FFFD replaces them")
         sentences.extend(f"{n} × {unit} lost: {reason}" for (unit, reason), n in self.lost.items())
         return sentences
+
+
+@cache
+def _counts_of(kind: type[ReadMetrics]) -> tuple[list[str], attrgetter[tuple[Any, ...]]]:
+    """Return the names of a class's fields, and a getter of all their values.
+
+    A read drains and adds metrics for each record batch, while it holds Python's lock.
+    """
+    names = [each.name for each in fields(kind)]
+    return names, attrgetter(*names)
 
 
 @dataclass(frozen=True, slots=True)

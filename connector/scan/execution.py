@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from arrow_io.columns import Assembly
     from arrow_io.messages.message_columns import MessageColumns
+    from arrow_io.messages.message_reader import Needs
     from arrow_io.storage.ranges import ByteSpan
     from connector.filters.row_filters import RowFilter
     from connector.scan.read_options import ReadOptions
@@ -123,9 +124,19 @@ class RecordBatchBuilder:
 
     Decodes the predicate columns, which the filter needs, first; then the remaining columns of the
     rows that match. Safe to use from several threads.
+
+    Attributes:
+        options: How entries become rows.
+        needs: `options.needs`.
+        compares_checksums: `options.compares_checksums`.
+        requested_columns: Builds the columns of batches without a filter.
+        predicate_columns: Builds the columns that the filter needs.
+        remaining_columns: Builds the other columns of rows that match.
     """
 
     options: ReadOptions
+    needs: Needs
+    compares_checksums: bool
     requested_columns: Assembly
     predicate_columns: Assembly
     remaining_columns: Assembly
@@ -140,6 +151,8 @@ class RecordBatchBuilder:
         ]
         return cls(
             options,
+            options.needs,
+            options.compares_checksums,
             options.projection.assembly(read.origin),
             options.filterable.select(predicate_columns).assembly(read.origin),
             options.projection.select(remaining_columns).assembly(read.origin),

@@ -237,7 +237,7 @@ class _TaskSplitter:
             yield self._unit(pending)
 
     def _parts(self, run: EntryRun, limits: BatchLimits) -> Iterator[MeasuredRun]:
-        needs = self._options.needs
+        needs = self._builder.needs
         return run.parts(
             limits.max_rows, limits.max_bytes, members=needs.members, payload=needs.payload
         )
@@ -310,11 +310,10 @@ def _decode_parts(
     counts: ReadMetrics,
 ) -> Iterator[UnitResult]:
     """Decode a unit in parts of about `_MAX_UNIT_BYTES`; nearly always there is only one."""
-    options = builder.options
-    tally = new_tally(options, counts)
-    entries = map(_verify, runs) if options.compares_checksums else runs
+    tally = new_tally(builder.options, counts)
+    entries = map(_verify, runs) if builder.compares_checksums else runs
     with _memory():
-        messages = MessageReader(entries, options.needs, tally, limits=limits, decryptor=decryptor)
+        messages = MessageReader(entries, builder.needs, tally, limits=limits, decryptor=decryptor)
     batches = builder.build(messages, tally)
     is_last = False
     while not is_last:

@@ -146,3 +146,17 @@ def test_what_is_not_counted_is_ruled_by_the_same(salvage: bool) -> None:
     assert uncounted.salvage is salvage
     assert uncounted.metrics == ReadMetrics()
     assert uncounted.metrics is not tally.metrics
+
+
+def test_drained_metrics_begin_anew() -> None:
+    """What was counted is returned once, and neither part changes with the other."""
+    metrics = _numbered(1)
+    metrics.lose(Unit.ENTRY, ChecksumError("first"))
+    before = pickle.loads(pickle.dumps(metrics))
+
+    counts = metrics.drain()
+
+    assert (counts, metrics) == (before, ReadMetrics())
+    metrics.lose(Unit.ENTRY, ChecksumError("second"))
+    metrics.doubts.append("a doubt")
+    assert counts == before
