@@ -41,11 +41,17 @@ if TYPE_CHECKING:
     ScanUnit: TypeAlias = Callable[[], "UnitResult"]
 
 
+DECODED_PREFETCH_BYTES: Final = 96 << 20
+"""Approximate memory of all record batches that `prefetch_rows` prefetches."""
+_LEAST_UNIT_BYTES: Final = 5 << 20
+"""Approximate memory of a unit, at least. Each unit holds Python's lock for about as long, however
+small it is: with smaller units, more threads make a read slower (`make bench`, "many cores")."""
+_MAX_THREADS: Final = max(
+    threads
+    for threads in range(1, DECODED_PREFETCH_BYTES // _LEAST_UNIT_BYTES)
+    if most_units(threads) * _LEAST_UNIT_BYTES <= DECODED_PREFETCH_BYTES
+)
 _FEW_THREADS: Final = 4
-_DECODED_BYTES: Final = 96 << 20
-"""Approximate memory of prefetched record batches with at most `_FEW_THREADS` threads."""
-_DECODED_BY_MANY_BYTES: Final = 48 << 20
-"""The same with more threads: less, because each thread also holds working memory."""
 _MAX_UNIT_BYTES: Final = 256 << 20
 """Maximum bytes of record batches that a unit prefetches; values may grow when decoded."""
 _MAX_BATCHES: Final = 1 << 20
@@ -53,14 +59,19 @@ _COLUMN_BYTES: Final = 1024
 """Approximate memory of a column or nested field of a record batch, apart from its rows."""
 
 
-def decoded_prefetch_bytes() -> int:
-    """Return the approximate memory of all record batches that `prefetch_rows` prefetches."""
-    return _DECODED_BY_MANY_BYTES if _has_many_threads() else _DECODED_BYTES
+def decoding_threads() -> int:
+    """Return how many threads decode the units of all reads: one per core, up to a limit."""
+    return min(processor_count(), _MAX_THREADS)
+
+
+def unit_memory_bytes() -> int:
+    """Return the approximate memory of a unit: its entries and the record batches made of them."""
+    return DECODED_PREFETCH_BYTES // most_units(decoding_threads())
 
 
 def batch_limits(options: ReadOptions) -> BatchLimits:
     """Return the size limits of `prefetch_rows`'s record batches: as requested, or smaller."""
-    return options.limits.limit_bytes(_unit_bytes())
+    return options.limits.limit_bytes(unit_memory_bytes())
 
 
 def unit_limits(options: ReadOptions) -> BatchLimits:
@@ -69,7 +80,7 @@ def unit_limits(options: ReadOptions) -> BatchLimits:
     Larger units keep the cost of handing results between threads low when record batches are small.
     """
     each = batch_limits(options)
-    values, size_bytes = options.filterable.values, _unit_bytes()
+    values, size_bytes = options.filterable.values, unit_memory_bytes()
     limits = BatchLimits(max_rows=max_decoded_rows(values), max_bytes=size_bytes).limit_bytes(
         size_bytes
     )
@@ -85,7 +96,7 @@ def unit_limits(options: ReadOptions) -> BatchLimits:
 def prefetch_rows(
     tasks: Sequence[ScanTask], metrics: ReadMetrics
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the rows of tasks, in order, decoded in advance by one thread per core.
+    """Yield the rows of tasks, in order, decoded in advance by `decoding_threads`.
 
     Reading starts when the first batch is requested, and stops soon after the last requested batch.
 
@@ -96,7 +107,7 @@ def prefetch_rows(
     prefetch = RangePrefetcher(byte_spans(tasks))
     units = prefetch_units(
         scan_units(tasks, prefetch),
-        threads=processor_count(),
+        threads=decoding_threads(),
         shared=True,
         stop=prefetch.stop,
         shrink=prefetch.shrink,
@@ -114,12 +125,8 @@ def prefetch_rows(
             del result
 
 
-def _unit_bytes() -> int:
-    return decoded_prefetch_bytes() // most_units(processor_count())
-
-
 def _has_many_threads() -> bool:
-    return processor_count() > _FEW_THREADS
+    return decoding_threads() > _FEW_THREADS
 
 
 def _memory() -> AbstractContextManager[None]:
@@ -221,7 +228,7 @@ class _TaskSplitter:
         pending = self._new_pending()
         try:
             for run in self._delivery:
-                for part in self._parts(run, pending.limits):
+                for part in self._parts(run, pending):
                     if not pending.has_room(part):
                         yield self._unit(pending)
                         pending = self._new_pending()
@@ -236,20 +243,17 @@ class _TaskSplitter:
         if pending.runs:
             yield self._unit(pending)
 
-    def _parts(self, run: EntryRun, limits: BatchLimits) -> Iterator[MeasuredRun]:
+    def _parts(self, run: EntryRun, pending: _PendingUnit) -> Iterator[MeasuredRun]:
         needs = self._builder.needs
         return run.parts(
-            limits.max_rows, limits.max_bytes, members=needs.members, payload=needs.payload
+            pending.max_messages, pending.max_bytes, members=needs.members, payload=needs.payload
         )
 
     def _new_pending(self) -> _PendingUnit:
         unit_limits, each, batches = self._unit_limits, self._limits, self._growth.batches
         return _PendingUnit(
-            replace(
-                unit_limits,
-                max_rows=min(unit_limits.max_rows, batches * each.max_rows),
-                max_bytes=min(unit_limits.max_bytes, batches * each.max_bytes),
-            )
+            min(unit_limits.max_rows, batches * each.max_rows),
+            min(unit_limits.max_bytes, batches * each.max_bytes),
         )
 
     def _unit(self, pending: _PendingUnit) -> ScanUnit:
@@ -263,19 +267,25 @@ class _TaskSplitter:
 
 
 class _PendingUnit:
-    """Runs of entries that will be decoded together."""
+    """Runs of entries that will be decoded together.
 
-    def __init__(self, limits: BatchLimits) -> None:
+    Args:
+        max_messages: Maximum number of their messages.
+        max_bytes: Maximum of their bytes, as `BatchLimits.max_bytes` counts them.
+    """
+
+    def __init__(self, max_messages: int, max_bytes: int) -> None:
+        self.max_messages = max_messages
+        self.max_bytes = max_bytes
         self.runs: list[EntryRun] = []
         self.messages = 0
-        self.limits = limits
         self._bytes = 0
 
     def has_room(self, run: MeasuredRun) -> bool:
         """Return whether another run fits; the first always does."""
         return not self.runs or (
-            self.messages + run.message_count <= self.limits.max_rows
-            and self._bytes + run.counted_bytes <= self.limits.max_bytes
+            self.messages + run.message_count <= self.max_messages
+            and self._bytes + run.counted_bytes <= self.max_bytes
         )
 
     def add(self, run: MeasuredRun) -> None:

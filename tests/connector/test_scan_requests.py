@@ -140,7 +140,11 @@ def _every_column(fields: int) -> Projection:
 def test_units_of_all_threads_hold_no_more_than_a_few_do(
     threads: int, rows: int, size_bytes: int, fields: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The more are decoded at once, the smaller they are, whatever record batches are asked for."""
+    """The more are decoded at once, the smaller they are, whatever record batches are asked for.
+
+    There are no more threads than those whose units hold Python's lock for a small part of the
+    time that their decoding takes.
+    """
     monkeypatch.setattr(scan_units, "processor_count", lambda: threads)
     every = _every_column(fields)
     limits = BatchLimits(max_rows=rows, max_bytes=size_bytes)
@@ -151,7 +155,9 @@ def test_units_of_all_threads_hold_no_more_than_a_few_do(
 
     # Entries, what their payloads decompress to, and as many bytes again of columns; what is noted
     # of each message; and what a record batch takes besides.
-    most = scan_units.decoded_prefetch_bytes() // most_units(threads)
+    most = scan_units.unit_memory_bytes()
+    assert most >= 5 << 20
+    assert most * most_units(scan_units.decoding_threads()) <= scan_units.DECODED_PREFETCH_BYTES
     batches = unit.max_rows // batch.max_rows
     assert max(3 * unit.max_bytes, 2 * 41 * 8 * unit.max_rows) <= most
     assert batches == 1 or batches * (len(every.columns) + fields) * 1024 <= most // 4
@@ -160,7 +166,7 @@ def test_units_of_all_threads_hold_no_more_than_a_few_do(
     assert batch.max_rows <= rows
     assert batch.max_bytes <= size_bytes
     assert batch.first_rows <= batch.max_rows
-    assert scan_units.decoded_prefetch_bytes() + DEFAULT_PREFETCH_BYTES <= 300e6
+    assert scan_units.DECODED_PREFETCH_BYTES + DEFAULT_PREFETCH_BYTES <= 300e6
     assert batches == 1 or unit.max_rows * fields <= 8 << 20
     if not fields and rows >= 65_536:
         assert unit.max_rows >= most // 2000
@@ -178,7 +184,7 @@ def test_scan_with_many_threads_gives_smaller_batches(
     batches = list(dataset.to_batches(["__value__"]))
 
     assert sum(batch.num_rows for batch in batches) == _LEDGERS * _ENTRIES * _MESSAGES
-    most = scan_units.decoded_prefetch_bytes() // most_units(16)
+    most = scan_units.unit_memory_bytes()
     assert max(batch.nbytes for batch in batches) <= most // 2
 
 
@@ -194,5 +200,5 @@ def test_messages_of_transactions_are_in_smaller_batches_too(
         batches = list(open_topic(bucket.url, TOPIC, value="raw").to_batches(["__value__"]))
 
     assert sum(batch.num_rows for batch in batches) == 2000
-    most = scan_units.decoded_prefetch_bytes() // most_units(64)
+    most = scan_units.unit_memory_bytes()
     assert max(batch.nbytes for batch in batches) <= most // 2
