@@ -111,7 +111,8 @@ class ReadMetrics:
 
     def add(self, other: ReadMetrics) -> Self:
         """Add the counts of another part of the same read, and return these metrics."""
-        names, values = _counts_of(type(other))
+        kind: Any = type(other)
+        names, values = _counts_of(kind)
         for name, value in zip(names, values(other), strict=True):
             if value and name != "losses":
                 setattr(self, name, getattr(self, name) + value)
@@ -196,7 +197,7 @@ class ReadMetrics:
 
 
 @cache
-def _counts_of(kind: type[ReadMetrics]) -> tuple[list[str], attrgetter[tuple[Any, ...]]]:
+def _counts_of(kind: type[Any]) -> tuple[list[str], attrgetter[tuple[Any, ...]]]:
     """Return the names of a class's fields, and a getter of all their values.
 
     A read drains and adds metrics for each record batch, while it holds Python's lock.

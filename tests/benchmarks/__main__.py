@@ -20,6 +20,7 @@ from arrow_io.core import builds
 from tests.benchmarks import (
     copy_speeds,
     copying,
+    many_cores,
     map_files,
     querying,
     spark_copying,
@@ -360,6 +361,13 @@ def _print_threads(rows: list[MeasuredThreads]) -> None:
     _print_aligned(lines)
 
 
+def _print_many_cores(messages: int | None, rounds: int) -> None:
+    print()  # noqa: T201
+    _print_aligned(
+        many_cores.table(many_cores.measure_many_cores(messages=messages, rounds=rounds))
+    )
+
+
 def _print_batches(rows: list[MeasuredBatch]) -> None:
     lines = [("a batch of one row", "µs", "calls")]
     lines.extend((row.name, f"{row.seconds * 1e6:.1f}", f"{row.calls}") for row in rows)
@@ -480,6 +488,7 @@ def main() -> None:
     _print_singles(measure_singles(messages=given.messages, rounds=given.rounds))
     _print_batches(measure_batches(given.rounds))
     _print_threads(measure_threads(messages=given.messages, rounds=given.rounds))
+    _print_many_cores(given.messages, given.rounds)
     _print_map_files(given.messages, given.rounds)
     _print_queries(given.messages, given.rounds)
     _print_lake_queries(given.messages, given.rounds)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.benchmarks import __main__ as bench
-from tests.benchmarks import copy_speeds, fetching, knowledge, memory
+from tests.benchmarks import copy_speeds, fetching, knowledge, many_cores, memory
 from tests.benchmarks.__main__ import (
     measure,
     measure_copies,
@@ -120,6 +120,34 @@ def test_threads_are_measured() -> None:
     assert all(0 < row.locked < 1 for row in rows)
     assert all(row.speed_up > 0 and row.cpu_ratio > 0 for row in rows)
     assert all(row.process_speed_up > 0 and row.calls > 0 for row in rows)
+
+
+def test_many_cores_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each read has a row for each number of cores, and one is also read without a simulation."""
+    monkeypatch.setattr(many_cores, "CORES", (2, 32))
+
+    rows = many_cores.measure_many_cores(messages=MESSAGES, rounds=1)
+
+    assert [row.cores for row in rows] == [2, 32] * 6
+    assert all(row.threads <= row.cores and row.simulated.seconds > 0 for row in rows)
+    assert all((row.seconds is None) == (row.cores == 32) for row in rows)
+    assert len(many_cores.table(rows)) == 1 + len(rows)
+
+
+@pytest.mark.parametrize(
+    ("walk_s", "decode_locked_s", "threads", "speed_up"),
+    [(0.0, 0.0, 32, 32.0), (0.1, 0.0, 32, 10.0), (0.0, 0.25, 32, 4.0), (0.0, 0.25, 2, 1.882)],
+)
+def test_model_of_many_cores(
+    walk_s: float, decode_locked_s: float, threads: int, speed_up: float
+) -> None:
+    """Threads are as fast as the walk, the lock and the processors allow."""
+    costs = many_cores.Costs(10, walk_s, 0.0, 1.0, decode_locked_s, 0.0)
+
+    reads_per_s = costs.reads_per_s(threads)
+
+    assert reads_per_s == pytest.approx(speed_up / costs.units, rel=0.01)
+    assert costs.reads_per_s(threads, 1) == pytest.approx(min(1 / costs.cpu_s / 10, reads_per_s))
 
 
 def test_batches_are_measured() -> None:

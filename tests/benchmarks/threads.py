@@ -183,17 +183,47 @@ def _locked(action: Callable[[], object]) -> float:
     By the clock, of a single thread: to ask for its CPU time is a call of the system, which would
     take about as long as what stands between two calls of the core.
     """
-    with _watched() as unlocked:
+    with _watched(time.perf_counter) as unlocked:
         start = time.perf_counter()
         action()
         return 1 - sum(unlocked) / (time.perf_counter() - start)
 
 
+def locked_s(action: Callable[[], object]) -> float:
+    """CPU time in seconds that this thread spends outside of calls which give up the lock.
+
+    The time of the clock's own calls is subtracted.
+    """
+    with _watched(time.thread_time) as unlocked:
+        start = time.thread_time()
+        action()
+        seconds = time.thread_time() - start
+        watched_count, watched_s = len(unlocked), sum(unlocked)
+        # The same number of calls that do nothing.
+        nothing = _watch(unlocked, [], time.thread_time)(int)
+        start = time.thread_time()
+        for _ in range(watched_count):
+            nothing()
+        clock_s = time.thread_time() - start - sum(unlocked[watched_count:])
+        return max(0.0, seconds - watched_s - clock_s)
+
+
 @contextmanager
-def _watched() -> Iterator[list[float]]:
+def _watched(clock: Callable[[], float]) -> Iterator[list[float]]:
     """Note the time of each call of the core and of libraries, while the context lasts."""
     unlocked: list[float] = []
-    under_way: list[object] = []
+    watch = _watch(unlocked, [], clock)
+    with ExitStack() as patches:
+        for owner, name in _OF_LIBRARIES:
+            patches.enter_context(patch.object(owner, name, watch(getattr(owner, name))))
+        patches.enter_context(patch.object(builds, "in_use", _WatchedBuild(builds.in_use, watch)))
+        yield unlocked
+
+
+def _watch(
+    unlocked: list[float], under_way: list[object], clock: Callable[[], float]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a function that makes functions note how long each call takes."""
 
     def watch(function: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*args: object, **named: object) -> object:
@@ -201,20 +231,16 @@ def _watched() -> Iterator[list[float]]:
                 # It is a part of what is noted already.
                 return function(*args, **named)
             under_way.append(function)
-            start = time.perf_counter()
+            start = clock()
             try:
                 return function(*args, **named)
             finally:
-                unlocked.append(time.perf_counter() - start)
+                unlocked.append(clock() - start)
                 under_way.clear()
 
         return watched
 
-    with ExitStack() as patches:
-        for owner, name in _OF_LIBRARIES:
-            patches.enter_context(patch.object(owner, name, watch(getattr(owner, name))))
-        patches.enter_context(patch.object(builds, "in_use", _WatchedBuild(builds.in_use, watch)))
-        yield unlocked
+    return watch
 
 
 class _WatchedModule:
