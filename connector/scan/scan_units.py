@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from connector.scan.topic_read import ScanTask
 
     ScanUnit: TypeAlias = Callable[[], "UnitResult"]
+    Memory: TypeAlias = Callable[[], AbstractContextManager[None]]
+    """Returns a context that chooses the allocator of its thread."""
 
 
 DECODED_PREFETCH_BYTES: Final = 96 << 20
@@ -125,16 +127,12 @@ def prefetch_rows(
             del result
 
 
-def _has_many_threads() -> bool:
-    return decoding_threads() > _FEW_THREADS
-
-
-def _memory() -> AbstractContextManager[None]:
-    """Return a context that allocates from the system if many threads run.
+def _choose_memory() -> Memory:
+    """Return the allocator of a read: the system's if many threads run.
 
     With many threads, Arrow's memory pool retains too much freed memory.
     """
-    return use_system_memory() if _has_many_threads() else nullcontext()
+    return use_system_memory if decoding_threads() > _FEW_THREADS else nullcontext
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,26 +162,30 @@ def scan_units(
     record batches as the previous one, so that little work is wasted if the consumer stops. An
     error in reading entries is the result of the last unit. After it, `prefetch` is closed.
     """
-    with closing(_split(tasks, prefetch)) as units:
+    # Once per read: it asks the system how many processors there are.
+    memory = _choose_memory()
+    with closing(_split(tasks, prefetch, memory)) as units:
         while True:
             # Not across the yield: the thread's allocations in between are not ours.
-            with _memory():
+            with memory():
                 unit = next(units, None)
             if unit is None:
                 return
             yield unit
 
 
-def _split(tasks: Sequence[ScanTask], prefetch: RangePrefetcher) -> Generator[ScanUnit, None, None]:
+def _split(
+    tasks: Sequence[ScanTask], prefetch: RangePrefetcher, memory: Memory
+) -> Generator[ScanUnit, None, None]:
     metrics = ReadMetrics()
     with prefetch:
         growth = _Growth()
         try:
             for task in tasks:
                 if isinstance(task, TableTask):
-                    yield from (partial(_read_table, each) for each in task.units())
+                    yield from (partial(_read_table, each, memory) for each in task.units())
                 else:
-                    yield from _TaskSplitter(task, metrics, prefetch, growth).units()
+                    yield from _TaskSplitter(task, metrics, prefetch, growth, memory).units()
         except PulsarOffloadError as error:
             yield partial(UnitResult, (), metrics, error)
         else:
@@ -211,9 +213,15 @@ class _TaskSplitter:
     """
 
     def __init__(
-        self, task: ScanTask, metrics: ReadMetrics, prefetch: RangePrefetcher, growth: _Growth
+        self,
+        task: ScanTask,
+        metrics: ReadMetrics,
+        prefetch: RangePrefetcher,
+        growth: _Growth,
+        memory: Memory,
     ) -> None:
         self._growth = growth
+        self._memory = memory
         self._options = task.read.options
         self._limits = batch_limits(self._options)
         self._unit_limits = unit_limits(self._options)
@@ -263,7 +271,15 @@ class _TaskSplitter:
             limits = replace(limits, first_rows=rows, first_bytes=limits.max_bytes)
         self._growth.grow()
         counts = self._tally.metrics.drain()
-        return partial(_decode, self._builder, pending.runs, limits, self._decryptor, counts)
+        return partial(
+            _decode,
+            self._builder,
+            pending.runs,
+            limits,
+            self._decryptor,
+            counts,
+            memory=self._memory,
+        )
 
 
 class _PendingUnit:
@@ -300,10 +316,12 @@ def _decode(
     limits: BatchLimits,
     decryptor: PayloadDecryptor,
     counts: ReadMetrics,
+    *,
+    memory: Memory,
 ) -> UnitResult:
     # Count in a copy, because a unit may run again.
     own_counts = ReadMetrics().add(counts)
-    parts = _decode_parts(builder, runs, limits, decryptor, own_counts)
+    parts = _decode_parts(builder, runs, limits, decryptor, own_counts, memory=memory)
     with telemetry.operation("decode", logging.DEBUG) as operation:
         first = next(parts)
         operation.note(rows=sum(each.num_rows for each in first.batches))
@@ -318,11 +336,13 @@ def _decode_parts(
     limits: BatchLimits,
     decryptor: PayloadDecryptor,
     counts: ReadMetrics,
+    *,
+    memory: Memory,
 ) -> Iterator[UnitResult]:
     """Decode a unit in parts of about `_MAX_UNIT_BYTES`; nearly always there is only one."""
     tally = new_tally(builder.options, counts)
     entries = map(_verify, runs) if builder.compares_checksums else runs
-    with _memory():
+    with memory():
         messages = MessageReader(entries, builder.needs, tally, limits=limits, decryptor=decryptor)
     batches = builder.build(messages, tally)
     is_last = False
@@ -330,7 +350,7 @@ def _decode_parts(
         decoded_batches: list[pa.RecordBatch] = []
         size_bytes = 0
         error: PulsarOffloadError | None = None
-        with _memory():
+        with memory():
             try:
                 while size_bytes < _MAX_UNIT_BYTES and not is_last:
                     batch = next(batches, None)
@@ -346,8 +366,8 @@ def _decode_parts(
         del decoded_batches
 
 
-def _read_table(unit: Callable[[], Iterator[pa.RecordBatch]]) -> UnitResult:
-    with telemetry.operation("decode", logging.DEBUG) as operation, _memory():
+def _read_table(unit: Callable[[], Iterator[pa.RecordBatch]], memory: Memory) -> UnitResult:
+    with telemetry.operation("decode", logging.DEBUG) as operation, memory():
         try:
             batches = tuple(unit())
         except PulsarOffloadError as error:
