@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import os
-from functools import cache
+import sys
+import time
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -16,21 +17,59 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ROOT: Final = Path("/")
+_QUOTA_AGE_S: Final = 10.0
+"""How long a quota is believed to be unchanged: to read it takes tens of microseconds."""
+
+_clock = time.monotonic
 
 
 def processor_count() -> int:
-    """Return how many processors this process's affinity and control groups allow."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    count = (os.cpu_count() or 1) if affinity is None else len(affinity(0))
-    quota = processor_quota()
+    """Return how many processors this process may keep busy, at least one.
+
+    The count is that of Python's option `-X cpu_count` or of the variable `PYTHON_CPU_COUNT`, which
+    Python itself heeds from 3.13 on; else that of the process's affinity. The quotas of its control
+    groups limit it.
+    """
+    quota = _quota.current()
+    count = _requested_count() or _allowed_count()
     return max(1, count if quota is None else min(count, math.ceil(quota)))
 
 
-@cache
+def _requested_count() -> int | None:
+    """Return the number of processors that Python was started with; None if there is none."""
+    text = sys._xoptions.get("cpu_count") or os.environ.get("PYTHON_CPU_COUNT", "")  # noqa: SLF001
+    is_number = isinstance(text, str) and text.isascii() and text.isdecimal()
+    # Python refuses numbers that do not fit into a C integer.
+    return int(text) or None if is_number and len(text) < 10 else None  # noqa: PLR2004
+
+
+def _allowed_count() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return (os.cpu_count() or 1) if affinity is None else len(affinity(0))
+
+
+class _Quota:
+    """The quota of this process's control groups, which an administrator may change."""
+
+    def __init__(self) -> None:
+        self._known: tuple[float, float | None] | None = None  # when it was read, and the quota
+
+    def current(self) -> float | None:
+        """Return the quota, which is at most `_QUOTA_AGE_S` old."""
+        known, now = self._known, _clock()
+        if known is None or now - known[0] >= _QUOTA_AGE_S:
+            # Threads that come at the same time each read it.
+            self._known = known = now, processor_quota()
+        return known[1]
+
+
+_quota = _Quota()
+
+
 def processor_quota(root: Path = _ROOT) -> float | None:
     """Return how many processors (perhaps a fraction) the control groups allow; None if unlimited.
 
-    The result is cached: the quota hardly changes while a process runs.
+    It is read from the files below `root` each time.
     """
     quotas: list[float] = []
     for group in _groups(root):

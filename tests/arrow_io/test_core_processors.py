@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -72,24 +73,109 @@ def test_a_system_without_control_groups(tmp_path: Path) -> None:
     assert processor_quota(tmp_path) is None
 
 
+@pytest.fixture
+def system(monkeypatch: pytest.MonkeyPatch) -> System:
+    """A system of 64 processors without a quota, as this process sees it."""
+    return System(monkeypatch)
+
+
+class System:
+    """What the system says of processors.
+
+    Attributes:
+        affinity: How many processors the process may use.
+        quota: The quota of its control groups.
+        now_s: The time.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.affinity = 64
+        self.quota: float | None = None
+        self.now_s = 0.0
+        monkeypatch.delenv("PYTHON_CPU_COUNT", raising=False)
+        monkeypatch.setattr(sys, "_xoptions", {})
+        monkeypatch.setattr(
+            os, "sched_getaffinity", lambda _: set(range(self.affinity)), raising=False
+        )
+        monkeypatch.setattr(processors, "processor_quota", lambda: self.quota)
+        monkeypatch.setattr(processors, "_clock", lambda: self.now_s)
+        monkeypatch.setattr(processors, "_quota", processors._Quota())
+
+
 @pytest.mark.parametrize(
     ("affinity", "quota", "count"),
     [(64, None, 64), (64, 2.0, 2), (64, 1.5, 2), (64, 0.1, 1), (3, 8.0, 3), (1, None, 1)],
 )
-def test_count(
-    affinity: int, quota: float | None, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_count(affinity: int, quota: float | None, count: int, system: System) -> None:
     """A part of a processor is worth a thread, and the affinity bounds what a quota allows."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(affinity)), raising=False)
-    monkeypatch.setattr(processors, "processor_quota", lambda: quota)
+    system.affinity, system.quota = affinity, quota
 
     assert processor_count() == count
 
 
-def test_count_without_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_count_without_affinity(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """Systems that know no affinity tell how many processors there are."""
+    del system
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    monkeypatch.setattr(processors, "processor_quota", lambda: None)
     monkeypatch.setattr("os.cpu_count", lambda: 6)
 
     assert processor_count() == 6
+
+
+def test_a_changed_affinity_counts_at_once(system: System) -> None:
+    """It is asked for each time."""
+    assert processor_count() == 64
+    system.affinity = 3
+
+    assert processor_count() == 3
+
+
+def test_a_changed_quota_counts_after_some_seconds(system: System) -> None:
+    """Its files are not read for each record batch."""
+    system.quota = 8.0
+    assert processor_count() == 8
+    system.quota, system.now_s = 2.0, 9.9
+    assert processor_count() == 8
+    system.now_s = 10.0
+
+    assert processor_count() == 2
+
+
+_REFUSED: Final = ("default", "", "0", "-2", "²", "9" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("3", 3), ("100", 100), *((text, 64) for text in _REFUSED)]
+)
+@pytest.mark.parametrize("is_option", [False, True])
+def test_number_that_python_was_started_with(
+    text: str, count: int, system: System, monkeypatch: pytest.MonkeyPatch, *, is_option: bool
+) -> None:
+    """It counts instead of the affinity; what Python would refuse does not count."""
+    del system
+    if is_option:
+        monkeypatch.setattr(sys, "_xoptions", {"cpu_count": text})
+    else:
+        monkeypatch.setenv("PYTHON_CPU_COUNT", text)
+
+    assert processor_count() == count
+
+
+@pytest.mark.parametrize(("quota", "count"), [(None, 16), (4.0, 4)])
+def test_quota_limits_what_python_was_started_with(
+    quota: float | None, count: int, system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More threads than that would wait for each other. The option counts before the variable."""
+    monkeypatch.setenv("PYTHON_CPU_COUNT", "2")
+    monkeypatch.setattr(sys, "_xoptions", {"cpu_count": "16"})
+    system.quota = quota
+
+    assert processor_count() == count
+
+
+def test_option_without_a_number(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python notes it as True."""
+    del system
+    monkeypatch.setattr(sys, "_xoptions", {"cpu_count": True})
+
+    assert processor_count() == 64
