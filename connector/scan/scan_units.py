@@ -66,23 +66,23 @@ def decoding_threads() -> int:
     return min(processor_count(), _MAX_THREADS)
 
 
-def unit_memory_bytes() -> int:
+def unit_memory_bytes(threads: int) -> int:
     """Return the approximate memory of a unit: its entries and the record batches made of them."""
-    return DECODED_PREFETCH_BYTES // most_units(decoding_threads())
+    return DECODED_PREFETCH_BYTES // most_units(threads)
 
 
-def batch_limits(options: ReadOptions) -> BatchLimits:
+def batch_limits(options: ReadOptions, threads: int) -> BatchLimits:
     """Return the size limits of `prefetch_rows`'s record batches: as requested, or smaller."""
-    return options.limits.limit_bytes(unit_memory_bytes())
+    return options.limits.limit_bytes(unit_memory_bytes(threads))
 
 
-def unit_limits(options: ReadOptions) -> BatchLimits:
+def unit_limits(options: ReadOptions, threads: int) -> BatchLimits:
     """Return the size limits of a unit: as many whole record batches as memory allows.
 
     Larger units keep the cost of handing results between threads low when record batches are small.
     """
-    each = batch_limits(options)
-    values, size_bytes = options.filterable.values, unit_memory_bytes()
+    each = batch_limits(options, threads)
+    values, size_bytes = options.filterable.values, unit_memory_bytes(threads)
     limits = BatchLimits(max_rows=max_decoded_rows(values), max_bytes=size_bytes).limit_bytes(
         size_bytes
     )
@@ -107,9 +107,10 @@ def prefetch_rows(
             salvaging).
     """
     prefetch = RangePrefetcher(byte_spans(tasks))
+    threads = decoding_threads()
     units = prefetch_units(
-        scan_units(tasks, prefetch),
-        threads=decoding_threads(),
+        scan_units(tasks, prefetch, threads),
+        threads=threads,
         shared=True,
         stop=prefetch.stop,
         shrink=prefetch.shrink,
@@ -127,12 +128,12 @@ def prefetch_rows(
             del result
 
 
-def _choose_memory() -> Memory:
+def _memory_of(threads: int) -> Memory:
     """Return the allocator of a read: the system's if many threads run.
 
     With many threads, Arrow's memory pool retains too much freed memory.
     """
-    return use_system_memory if decoding_threads() > _FEW_THREADS else nullcontext
+    return use_system_memory if threads > _FEW_THREADS else nullcontext
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,17 +155,21 @@ class UnitResult:
 
 
 def scan_units(
-    tasks: Sequence[ScanTask], prefetch: RangePrefetcher
+    tasks: Sequence[ScanTask], prefetch: RangePrefetcher, threads: int
 ) -> Generator[ScanUnit, None, None]:
     """Split tasks into units; calling a unit decodes it, in any thread.
 
     The first unit is small, so that its rows arrive soon. Each unit has at most twice as many
     record batches as the previous one, so that little work is wasted if the consumer stops. An
     error in reading entries is the result of the last unit. After it, `prefetch` is closed.
+
+    Args:
+        tasks: The tasks.
+        prefetch: Sends the requests for their entries.
+        threads: How many threads decode the units, which determines their size.
     """
-    # Once per read: it asks the system how many processors there are.
-    memory = _choose_memory()
-    with closing(_split(tasks, prefetch, memory)) as units:
+    memory = _memory_of(threads)
+    with closing(_split(tasks, prefetch, threads)) as units:
         while True:
             # Not across the yield: the thread's allocations in between are not ours.
             with memory():
@@ -175,7 +180,7 @@ def scan_units(
 
 
 def _split(
-    tasks: Sequence[ScanTask], prefetch: RangePrefetcher, memory: Memory
+    tasks: Sequence[ScanTask], prefetch: RangePrefetcher, threads: int
 ) -> Generator[ScanUnit, None, None]:
     metrics = ReadMetrics()
     with prefetch:
@@ -183,9 +188,11 @@ def _split(
         try:
             for task in tasks:
                 if isinstance(task, TableTask):
-                    yield from (partial(_read_table, each, memory) for each in task.units())
+                    yield from (
+                        partial(_read_table, each, _memory_of(threads)) for each in task.units()
+                    )
                 else:
-                    yield from _TaskSplitter(task, metrics, prefetch, growth, memory).units()
+                    yield from _TaskSplitter(task, metrics, prefetch, growth, threads).units()
         except PulsarOffloadError as error:
             yield partial(UnitResult, (), metrics, error)
         else:
@@ -218,13 +225,13 @@ class _TaskSplitter:
         metrics: ReadMetrics,
         prefetch: RangePrefetcher,
         growth: _Growth,
-        memory: Memory,
+        threads: int,
     ) -> None:
         self._growth = growth
-        self._memory = memory
+        self._memory = _memory_of(threads)
         self._options = task.read.options
-        self._limits = batch_limits(self._options)
-        self._unit_limits = unit_limits(self._options)
+        self._limits = batch_limits(self._options, threads)
+        self._unit_limits = unit_limits(self._options, threads)
         self._tally = new_tally(self._options, metrics)
         stream = EntryStream(task, self._tally, prefetch, verify_task_entries=False)
         self._decryptor = PayloadDecryptor(self._options.decryption_keys)

@@ -245,7 +245,8 @@ def measure_costs(tasks: Sequence[ScanTask], decoding: int, rounds: int) -> Cost
 
 
 def _units(tasks: Sequence[ScanTask]) -> Iterator[ScanUnit]:
-    return scan_units.scan_units(tasks, RangePrefetcher(byte_spans(tasks)))
+    prefetch = RangePrefetcher(byte_spans(tasks))
+    return scan_units.scan_units(tasks, prefetch, scan_units.decoding_threads())
 
 
 def _find(tasks: Sequence[ScanTask], units: list[ScanUnit]) -> None:
@@ -293,7 +294,7 @@ def _simulate(tasks: Sequence[ScanTask], costs: Costs, decoding: int) -> Simulat
             held = max(held, process_budgets().results.total)
             asked_s = time.perf_counter()
     seconds = time.perf_counter() - start_s
-    unit_bytes = scan_units.unit_memory_bytes()
+    unit_bytes = scan_units.unit_memory_bytes(decoding)
     return Simulated(seconds, sum(waits) / len(waits), waited / len(waits), (1 + held) * unit_bytes)
 
 

@@ -146,18 +146,19 @@ def test_units_of_all_threads_hold_no_more_than_a_few_do(
     time that their decoding takes.
     """
     monkeypatch.setattr(scan_units, "processor_count", lambda: threads)
+    decoding = scan_units.decoding_threads()
     every = _every_column(fields)
     limits = BatchLimits(max_rows=rows, max_bytes=size_bytes)
     options = ReadOptions(projection=every, filterable=every, limits=limits)
 
-    batch = scan_units.batch_limits(options)
-    unit = scan_units.unit_limits(options)
+    batch = scan_units.batch_limits(options, decoding)
+    unit = scan_units.unit_limits(options, decoding)
 
     # Entries, what their payloads decompress to, and as many bytes again of columns; what is noted
     # of each message; and what a record batch takes besides.
-    most = scan_units.unit_memory_bytes()
+    most = scan_units.unit_memory_bytes(decoding)
     assert most >= 5 << 20
-    assert most * most_units(scan_units.decoding_threads()) <= scan_units.DECODED_PREFETCH_BYTES
+    assert most * most_units(decoding) <= scan_units.DECODED_PREFETCH_BYTES
     batches = unit.max_rows // batch.max_rows
     assert max(3 * unit.max_bytes, 2 * 41 * 8 * unit.max_rows) <= most
     assert batches == 1 or batches * (len(every.columns) + fields) * 1024 <= most // 4
@@ -184,7 +185,7 @@ def test_scan_with_many_threads_gives_smaller_batches(
     batches = list(dataset.to_batches(["__value__"]))
 
     assert sum(batch.num_rows for batch in batches) == _LEDGERS * _ENTRIES * _MESSAGES
-    most = scan_units.unit_memory_bytes()
+    most = scan_units.unit_memory_bytes(scan_units.decoding_threads())
     assert max(batch.nbytes for batch in batches) <= most // 2
 
 
@@ -200,5 +201,5 @@ def test_messages_of_transactions_are_in_smaller_batches_too(
         batches = list(open_topic(bucket.url, TOPIC, value="raw").to_batches(["__value__"]))
 
     assert sum(batch.num_rows for batch in batches) == 2000
-    most = scan_units.unit_memory_bytes()
+    most = scan_units.unit_memory_bytes(scan_units.decoding_threads())
     assert max(batch.nbytes for batch in batches) <= most // 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import threading
+from collections import Counter
 from contextlib import closing
 from dataclasses import fields, replace
 from functools import partial
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 
 from arrow_io.core.memory import allocate
 from arrow_io.errors import ChecksumError, PulsarOffloadError
+from arrow_io.messages import layout
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.payloads.shredding import Shredding
 from arrow_io.read_metrics import ReadMetrics, Unit
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from connector import TopicDataset
-    from connector.scan.scan_units import ScanUnit
+    from connector.scan.scan_units import ScanUnit, UnitResult
     from connector.scan.topic_read import ScanTask
     from tests.support.codecs import Codec
     from tests.support.golden import GoldenTopic
@@ -85,7 +88,7 @@ def _result(
 
 
 def _units(tasks: Sequence[ScanTask]) -> Generator[ScanUnit, None, None]:
-    return scan_units(tasks, RangePrefetcher(byte_spans(tasks)))
+    return scan_units(tasks, RangePrefetcher(byte_spans(tasks)), cutting.decoding_threads())
 
 
 def _batches(units: Iterable[ScanUnit]) -> list[Sequence[pa.RecordBatch]]:
@@ -322,6 +325,55 @@ def test_other_memory_of_the_thread_is_not_the_systems(monkeypatch: pytest.Monke
     assert found == [False] * 4
 
 
+@pytest.mark.parametrize(("before", "after"), [(16, 1), (1, 16)])
+def test_processors_that_change_within_a_read_change_no_unit(
+    before: int, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many units are prefetched as before, so larger ones would take too much memory."""
+    entry = encode_entry([Message(payload=bytes(1000))] * 100, batched=True)
+    objects = offload_ledger(object_name(1), [entry] * 100)
+    objects |= offload_ledger(object_name(2), [entry] * 300)
+    found: list[list[int]] = []
+    with memory_bucket(objects) as bucket:
+        tasks = open_topic(bucket.url, TOPIC, value="raw").scan.plan(10 << 20)
+        for later in (before, after):
+            monkeypatch.setattr(cutting, "processor_count", lambda: before)
+            units = _units(tasks)
+            first = next(units)
+            monkeypatch.setattr(cutting, "processor_count", lambda later=later: later)
+            found.append(
+                [sum(each.num_rows for each in unit().batches) for unit in (first, *units)]
+            )
+
+    assert len(tasks) > 2
+    assert found[0] == found[1]
+
+
+def test_memory_is_of_the_thread_that_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages belong to the memory of the processor that first writes to them: all but tables."""
+    allocated: Counter[threading.Thread] = Counter()
+    allocate_buffer = pa.allocate_buffer
+
+    def count(size_bytes: int, **options: Any) -> pa.Buffer:  # noqa: ANN401
+        allocated[threading.current_thread()] += size_bytes
+        return allocate_buffer(size_bytes, **options)
+
+    monkeypatch.setattr(pa, "allocate_buffer", count)
+    entry = encode_entry(
+        [Message(payload=bytes(1000))] * 10, batched=True, framing=Framing(codec="LZ4")
+    )
+    made: list[UnitResult] = []
+    with memory_bucket(offload_ledger(object_name(1), [entry] * 400)) as bucket:
+        units = list(_units(open_topic(bucket.url, TOPIC, value="raw").scan.plan()))
+        decoder = threading.Thread(target=lambda: made.extend(unit() for unit in units))
+        decoder.start()
+        decoder.join()
+
+    made_bytes = sum(batch.nbytes for each in made for batch in each.batches)
+    assert allocated[decoder] > made_bytes > 4_000_000
+    assert allocated[threading.current_thread()] <= 2 * 400 * 8 * layout.ENTRY_WIDTH
+
+
 def test_no_tasks_are_no_units() -> None:
     """A topic without ledgers."""
     assert _batches(_units([])) == []
@@ -350,7 +402,7 @@ def test_units_hold_no_more_than_they_may(
         limits = BatchLimits(first_rows=max_rows, max_rows=max_rows, max_bytes=max_bytes)
         scan = replace(scan, options=replace(scan.options, limits=limits))
         most = replace(limits, max_rows=times * max_rows, max_bytes=times * max_bytes)
-        with patch.object(cutting, "unit_limits", lambda _: most):
+        with patch.object(cutting, "unit_limits", lambda _options, _threads: most):
             found = _batches(_units(scan.plan()))
 
     batches = [[batch["__entry_id__"].to_pylist() for batch in each] for each in found]
