@@ -46,8 +46,9 @@ if TYPE_CHECKING:
 DECODED_PREFETCH_BYTES: Final = 96 << 20
 """Approximate memory of all record batches that `prefetch_rows` prefetches."""
 _LEAST_UNIT_BYTES: Final = 5 << 20
-"""Approximate memory of a unit, at least. Each unit holds Python's lock for about as long, however
-small it is: with smaller units, more threads make a read slower (`make bench`, "many cores")."""
+"""Approximate memory of a unit, at least. The time for which it holds Python's lock shrinks less
+than the unit does. With smaller units, more threads make a read slower (see `make bench`).
+"""
 _MAX_THREADS: Final = max(
     threads
     for threads in range(1, DECODED_PREFETCH_BYTES // _LEAST_UNIT_BYTES)
@@ -274,7 +275,8 @@ class _TaskSplitter:
     def _unit(self, pending: _PendingUnit) -> ScanUnit:
         limits = self._limits
         if not self._growth.is_first:
-            rows = min(max(pending.messages, 1), limits.max_rows)
+            # Columns that are full are replaced: leave room, and they are not replaced in vain.
+            rows = min(pending.messages + 1, limits.max_rows)
             limits = replace(limits, first_rows=rows, first_bytes=limits.max_bytes)
         self._growth.grow()
         counts = self._tally.metrics.drain()

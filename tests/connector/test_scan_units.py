@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from arrow_io.core.memory import allocate
 from arrow_io.errors import ChecksumError, PulsarOffloadError
-from arrow_io.messages import layout
+from arrow_io.messages import layout, message_reader
+from arrow_io.messages.message_columns import MessageColumns
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.payloads.shredding import Shredding
 from arrow_io.read_metrics import ReadMetrics, Unit
@@ -372,6 +373,32 @@ def test_memory_is_of_the_thread_that_decodes(monkeypatch: pytest.MonkeyPatch) -
     made_bytes = sum(batch.nbytes for each in made for batch in each.batches)
     assert allocated[decoder] > made_bytes > 4_000_000
     assert allocated[threading.current_thread()] <= 2 * 400 * 8 * layout.ENTRY_WIDTH
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_a_unit_of_one_record_batch_has_one_set_of_tables(
+    *, batched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a second one, which would be twice as large, for messages that do not come."""
+    monkeypatch.setattr(cutting, "unit_limits", cutting.batch_limits)
+    capacities: list[int] = []
+
+    class CountedColumns(MessageColumns):
+        def __init__(self, capacity: int) -> None:
+            capacities.append(capacity)
+            super().__init__(capacity)
+
+    monkeypatch.setattr(message_reader, "MessageColumns", CountedColumns)
+    entry = encode_entry([Message(payload=bytes(80))] * (10 if batched else 1), batched=batched)
+    with memory_bucket(offload_ledger(object_name(1), [entry] * 4000)) as bucket:
+        # All but the first unit, which has record batches of its own sizes.
+        options: dict[str, Any] = {"range_bytes": 4000, "batch_bytes": 100_000}
+        _, *units = _units(open_topic(bucket.url, TOPIC, value="raw", **options).scan.plan())
+        found = [[each.num_rows for each in unit().batches] for unit in units]
+
+    assert sum(map(len, found)) == len(units) - 1 > 3
+    assert len(capacities) == len(units) - 1
+    assert sum(capacities) <= sum(map(sum, found)) + len(units)
 
 
 def test_no_tasks_are_no_units() -> None:
