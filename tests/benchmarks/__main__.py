@@ -344,13 +344,22 @@ def _print_singles(rows: list[MeasuredSingles]) -> None:
 
 def _print_threads(rows: list[MeasuredThreads]) -> None:
     lines = [
-        ("two", "threads", "processes", "CPU time", "holds Python's lock", "calls a batch"),
+        (
+            "two",
+            "threads",
+            "processes",
+            "ratio",
+            "CPU time",
+            "holds Python's lock",
+            "calls a batch",
+        ),
     ]
     lines.extend(
         (
             row.name,
             f"{row.speed_up:.2f}×",
             f"{row.process_speed_up:.2f}×",
+            f"{row.speed_up / row.process_speed_up:.2f}",
             f"{row.cpu_ratio:.2f}×",
             f"{row.locked:.1%}",
             f"{row.calls:.0f}",
