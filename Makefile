@@ -189,6 +189,14 @@ docs-serve: install ## Show the pages of docs/ on http://127.0.0.1:8000, and aga
 bench: install ## Print the table of benchmarks
 	@$(BIN)/python -m tests.benchmarks
 
+.PHONY: bench-check
+bench-check: install ## Fail if a benchmark takes over 5 % longer than at the recorded run: OPTIONS="--only json"
+	@$(BIN)/python -m tests.benchmarks.regressions check $(OPTIONS)
+
+.PHONY: bench-record
+bench-record: install ## Record the run of this commit on this machine, for bench-check
+	@$(BIN)/python -m tests.benchmarks.regressions record $(OPTIONS)
+
 .PHONY: bench-cluster
 bench-cluster: install java ## Print what copies on a local cluster of Spark cost
 	@$(call with_java,$(BIN)/python -m tests.benchmarks.cluster_copying)

@@ -26,7 +26,8 @@ _FLAT_AVRO = b"\x08\x06abc" + bytes(8) + b"\x01"
 _WIDE = record(*((f"f{number}", "long") for number in range(200)))
 
 
-def _payloads() -> dict[str, tuple[Program, bytes]]:
+def one_row_payloads() -> dict[str, tuple[Program, bytes]]:
+    """Return a program and a payload for each row of the table, by its name."""
     flat: dict[str, Any] = {"id": 4, "name": "abc", "price": 0.5, "ok": True}
     nested = flat | {"items": [{"sku": "ab", "tags": ["x"]}]}
     return {
@@ -55,15 +56,16 @@ class MeasuredBatch:
 def measure_batches(rounds: int = 7) -> list[MeasuredBatch]:
     """Measure record batches of one row, of which the least CPU time of some rounds counts."""
     rows = []
-    for name, (program, payload) in _payloads().items():
-        decode = partial(_decode, program, payload)
+    for name, (program, payload) in one_row_payloads().items():
+        decode = partial(decode_row, program, payload)
         decode()
         seconds = min(_seconds(decode) for _ in range(rounds))
         rows.append(MeasuredBatch(name, seconds, count_calls(decode)))
     return rows
 
 
-def _decode(program: Program, payload: bytes) -> pa.Array:
+def decode_row(program: Program, payload: bytes) -> pa.Array:
+    """Decode a record batch of one row."""
     positions = memoryview(array("q", [len(payload)]))
     shredding = Shredding(program, 1, len(payload))
     misfit = shredding.append(program, memoryview(payload), positions, 0, 1)

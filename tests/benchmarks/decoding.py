@@ -92,9 +92,14 @@ class StoredLedger:
         return dict(zip(TYPED_SCANS, (every, (_ONE_FIELD[self.schema[0]],)), strict=True))
 
 
+def topic_name(ledger: BenchmarkLedger) -> str:
+    """Return the name of the topic that a ledger is stored as."""
+    return ledger.name.lower().replace("_", "-")
+
+
 def store(ledger: BenchmarkLedger, url: str, messages: int) -> StoredLedger:
     """Write a ledger of so many messages to a location, as the only ledger of its topic."""
-    topic = ledger.name.lower().replace("_", "-")
+    topic = topic_name(ledger)
     entries = list(ledger.entries(messages))
     metadata = new_ledger_metadata(
         [len(each) for each in entries],

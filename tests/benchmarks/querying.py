@@ -7,7 +7,7 @@ import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
@@ -15,6 +15,9 @@ from arrow_io.messages.message_metadata import Message
 from connector import copy_topics, register_duckdb, write_messages
 from tests.benchmarks.decoding import store
 from tests.support.benchmark_ledgers import JSON_LZ4
+
+if TYPE_CHECKING:
+    from tests.benchmarks.decoding import StoredLedger
 
 _QUESTION = "SELECT status, count(*), sum(total) FROM {} GROUP BY ALL ORDER BY ALL"
 THREADS = 2
@@ -46,23 +49,38 @@ def measure_queries(folder: str, *, messages: int | None = None, rounds: int = 7
         messages: How many messages; None: those of the ledger.
         rounds: How often each is asked; the least time counts.
     """
-    count = messages or JSON_LZ4.message_count
-    stored = store(JSON_LZ4, folder, count)
+    stored = store(JSON_LZ4, folder, messages or JSON_LZ4.message_count)
+    connection, questions = open_queries(folder, stored, THREADS)
+    with connection:
+        return [_asked(name, connection, sql, rounds) for name, sql in questions.items()]
+
+
+def open_queries(
+    folder: str, stored: StoredLedger, threads: int
+) -> tuple[duckdb.DuckDBPyConnection, dict[str, str]]:
+    """Write the file, and connect to DuckDB.
+
+    Args:
+        folder: Where the file is written, unless it exists.
+        stored: The orders.
+        threads: Threads of DuckDB.
+
+    Returns:
+        The connection, and the question to the topic and to the file by the function that reads it.
+    """
     lines = Path(folder) / "orders.ndjson"
-    with lines.open("wb") as file:
-        members = itertools.islice(JSON_LZ4.members(), count)
-        file.writelines(payload + b"\n" for _, payload in members)
+    if not lines.exists():
+        with lines.open("wb") as file:
+            members = itertools.islice(JSON_LZ4.members(), stored.messages)
+            file.writelines(payload + b"\n" for _, payload in members)
     schema = Path(folder) / "schema.json"
     schema.write_text(json.dumps({"type": JSON_LZ4.schema_type, "data": JSON_LZ4.schema}))
-    with duckdb.connect(config={"threads": THREADS}) as connection:
-        register_duckdb(connection, url=stored.url, schema=schema)
-        return [
-            _asked(name, connection, sql, rounds)
-            for name, sql in (
-                ("read_pulsar", _QUESTION.format(f"read_pulsar('{stored.topic}')")),
-                ("read_json", _QUESTION.format(f"read_json('{lines}')")),
-            )
-        ]
+    connection = duckdb.connect(config={"threads": threads})
+    register_duckdb(connection, url=stored.url, schema=schema)
+    return connection, {
+        "read_pulsar": _QUESTION.format(f"read_pulsar('{stored.topic}')"),
+        "read_json": _QUESTION.format(f"read_json('{lines}')"),
+    }
 
 
 def measure_lake(folder: str, *, messages: int, rounds: int = 7) -> list[Asked]:
