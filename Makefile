@@ -16,6 +16,10 @@ BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 # by their names, because by the number of tests Spark's long files come last, one worker idle.
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# Tests that need what other targets download, or take minutes: `addopts` of pyproject.toml has them too.
+LEFT_OUT := exhaustive or broker or registry or catalogs or stores or engines or notebooks or schedulers or wheels or \
+	cluster or lakes
+
 # The editable install compiles the core, so it is repeated when one of these changes.
 BUILT_FROM := pyproject.toml setup.py $(wildcard arrow_io/*/_*_py.py arrow_io/*/*.pxd)
 
@@ -49,17 +53,20 @@ demo: .venv/demo-installed ## Install, then ask a bundled topic a question in SQ
 install: .venv/dev-installed ## Install everything that development needs into .venv
 
 .PHONY: test
-test: install java browser ## Run every check: style, types, import contracts, all tests
-	@$(MAKE) --jobs=2 lint all-tests
+test: install java browser ## Run the checks of every day: style, types, import contracts, most tests
+	@$(MAKE) --jobs=2 lint daily-tests
 
 # Beside each other: most of lint is one thread, and tests wait for each other at the end.
-all-tests: install
-	@$(call with_programs,$(PYTEST))
+daily-tests: install
+	@$(call with_programs,HYPOTHESIS_PROFILE=daily $(PYTEST) -m "not ($(LEFT_OUT) or long)")
+
+.PHONY: test-long
+test-long: install java browser ## Run the tests that `make test` leaves out, and its property tests on more examples
+	@$(call with_programs,$(PYTEST) -m "(long or hypothesis) and not ($(LEFT_OUT))")
 
 .PHONY: test-portable
 test-portable: install ## Run the tests that need neither Java nor a browser, as CI does on macOS and Windows
-	@$(PYTEST) -m "not (exhaustive or broker or registry or catalogs or stores or engines or notebooks or schedulers or \
-		wheels or cluster or lakes or spark or browser)"
+	@$(PYTEST) -m "not ($(LEFT_OUT) or spark or browser)"
 
 .PHONY: test-pure
 test-pure: install java browser ## Run all tests on the uncompiled core

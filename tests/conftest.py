@@ -19,6 +19,7 @@ from arrow_io.payloads import decoder
 from tests.support.arenas import GuardedShredding
 from tests.support.browser import find_browser, running_browser
 from tests.support.builds import is_for_another_run
+from tests.support.long_tests import mark_long_tests
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -32,6 +33,7 @@ SLOW_FOLDERS = {"spark_ds", "notebooks", "schedulers"}
 EXHAUSTIVE_SECONDS = 7_200
 
 settings.register_profile("default", max_examples=50, derandomize=True, deadline=None)
+settings.register_profile("daily", settings.get_profile("default"), max_examples=10)
 settings.register_profile(
     "exhaustive",
     max_examples=5_000,
@@ -105,6 +107,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [each for each in items if not is_for_another_run(each)]
+    mark_long_tests(items)
     is_exhaustive = settings.get_current_profile_name() == "exhaustive"
     for item in items:
         if sys.platform == "win32" and item.get_closest_marker("posix"):

@@ -164,15 +164,32 @@ def test_make_lists_each_target() -> None:
     assert [target for _make, target, _purpose in listed] == targets
 
 
+def _selected_by(target: str) -> str:
+    """Return the expression of markers by which a target of the Makefile selects tests."""
+    command = run("make", "--dry-run", "--old-file=install", target)
+    [expression] = re.findall(r'-m "([^"]+)"', command)
+    return " ".join(expression.split())
+
+
+def _left_out() -> str:
+    """Return the markers that pytest leaves out if it is called without `-m`, which replaces it."""
+    by_default = PYPROJECT["tool"]["pytest"]["addopts"][3]
+    return " or ".join(by_default.removeprefix("not ").split(" and not "))
+
+
 @pytest.mark.posix
 def test_portable_tests_need_neither_java_nor_a_browser() -> None:
-    """They leave out those, and all that `make test` leaves out: pytest takes one `-m` alone."""
-    every_day = PYPROJECT["tool"]["pytest"]["addopts"][3]
-    command = run("make", "--dry-run", "--old-file=install", "test-portable").replace("\\\n", " ")
-    [portable] = re.findall(r'-m "not \(([\w\s]+)\)"', command)
+    """They leave out those, and all that pytest alone leaves out."""
+    assert _selected_by("test-portable") == f"not ({_left_out()} or spark or browser)"
 
-    left_out = {*every_day.removeprefix("not ").split(" and not "), "spark", "browser"}
-    assert {each.strip() for each in portable.split(" or ")} == left_out
+
+@pytest.mark.posix
+def test_daily_and_long_tests_are_all() -> None:
+    """What `make test` leaves out for its duration, `make test-long` runs, and CI runs both."""
+    assert _selected_by("daily-tests") == f"not ({_left_out()} or long)"
+    assert _selected_by("test-long") == f"(long or hypothesis) and not ({_left_out()})"
+    commands = (ROOT / ".ci" / "run").read_text("utf-8").splitlines()
+    assert {"make test </dev/null", "make test-long </dev/null"} <= {*commands}
 
 
 @pytest.mark.posix

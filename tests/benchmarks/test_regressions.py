@@ -457,6 +457,7 @@ def _write_checkout(root: Path, rows: str) -> None:
     )
 
 
+@pytest.mark.long
 def test_every_benchmark_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
