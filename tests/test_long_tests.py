@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from arrow_io.core import builds
+from tests.support.builds import BUILDS
 from tests.support.long_tests import CASES, LONG_FILES, LONG_FIXTURES, TESTS, mark_long_tests
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ class _Item:
         self.path = path
         self.nodeid = f"{path}::{name}"
         self.fixturenames: list[str] = []
+        self.callspec = SimpleNamespace(params={})
         self.markers = [*markers]
 
     def get_closest_marker(self, name: str) -> str | None:
@@ -74,10 +78,26 @@ def test_files_of_long_tests_exist(file: str) -> None:
 
 
 @pytest.mark.parametrize("fixture", sorted(LONG_FIXTURES))
-def test_tests_that_compile_are_long(fixture: str) -> None:
-    """The fixture has this name in some test, and every test that asks for it is long."""
-    compiles, another = _cases(2)
-    compiles.fixturenames = ["tmp_path", fixture]
+def test_tests_that_ask_for_a_costly_fixture_are_long(fixture: str) -> None:
+    """The fixture exists, and every test that asks for it is long."""
+    costly, another = _cases(2)
+    costly.fixturenames = ["tmp_path", fixture]
 
-    assert _daily([compiles, another]) == [1]
-    assert f"def {fixture}(" in (TESTS / "test_project.py").read_text("utf-8")
+    assert _daily([costly, another]) == [1]
+    files = (TESTS / "test_project.py", TESTS / "support" / "grids.py")
+    assert any(f"def {fixture}(" in file.read_text("utf-8") for file in files)
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_golden_sets_on_plain_python_are_long(
+    monkeypatch: pytest.MonkeyPatch, is_compiled: bool
+) -> None:
+    """Unless all tests run on plain Python; property tests try both builds every day."""
+    monkeypatch.setattr(builds, "in_use", BUILDS["compiled" if is_compiled else "pure"])
+    golden = _cases(2, "test_golden.py", "both_builds")
+    property_tests = _cases(2)
+    for pure, compiled in (golden, property_tests):
+        pure.callspec.params["build"] = "pure"
+        compiled.callspec.params["build"] = "compiled"
+
+    assert _daily([*golden, *property_tests]) == ([1, 2, 3] if is_compiled else [0, 1, 2, 3])

@@ -1,7 +1,8 @@
 """The two builds of the core, how a test puts one of them in place, and which run tests which.
 
-`make test` runs a test that has a parameter `build` on the compiled core; property tests and golden
-sets (the marker `both_builds`) on both. `make test-pure` runs all tests on the uncompiled core.
+`make test` runs a test that has a parameter `build` on the compiled core, and property tests on
+both. `make test-long` runs golden sets (the marker `both_builds`) on the uncompiled core, and
+`make test-pure` all tests.
 """
 
 from __future__ import annotations
@@ -40,16 +41,22 @@ def build(request: pytest.FixtureRequest) -> Iterator[Build]:
         yield chosen
 
 
+def is_on_plain_python(item: pytest.Item) -> bool:
+    """Return whether a test asks for the uncompiled core beside the compiled one in use."""
+    return builds.in_use.is_compiled and _requested_build(item) == "pure"
+
+
 def is_for_another_run(item: pytest.Item) -> bool:
     """Whether a test asks for a build that this run does not try it on."""
-    parameters: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
-    asked_for = parameters.get("build")
-    if asked_for is None:
-        return False
     if not builds.in_use.is_compiled:
-        return asked_for != "pure"
+        return _requested_build(item) == "compiled"
     return (
-        asked_for == "pure"
+        is_on_plain_python(item)
         and not is_hypothesis_test(getattr(item, "obj", None))
         and not any(map(item.get_closest_marker, ("both_builds", "exhaustive")))
     )
+
+
+def _requested_build(item: pytest.Item) -> object:
+    parameters: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
+    return parameters.get("build")

@@ -1,6 +1,6 @@
 """Grids of places at which something is stopped or damaged: some of each by default, or all of it.
 
-A test that asks for `grid` is run twice: as `[some]` by `make test`, as `[all]` by `make fuzz`.
+A test that asks for `grid` is run as `[some]` by `make test-long` and as `[all]` by `make fuzz`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which tests are left to `make test-long`: most cases of tests with many, and whole files.
 
-Golden sets are run whole every day. pytest alone runs all, so that whoever changes a module and
-runs the files that belong to it gets every case.
+Golden sets are run whole every day, on the compiled core. pytest alone runs all, so that whoever
+changes a module and runs the files that belong to it gets every case.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.support.builds import is_on_plain_python
 from tests.support.grids import Grid
 
 if TYPE_CHECKING:
@@ -22,8 +23,12 @@ CASES: Final = 8
 LONG_FILES: Final = frozenset(
     {
         "benchmarks/test_benchmarks.py",
+        "connector/test_cli_interrupts.py",
         "connector/test_cluster_model.py",
+        "connector/test_lake_races.py",
+        "connector/test_moving_cluster.py",
         "connector/test_scalable_model.py",
+        "connector/test_scan_handles.py",
         "spark_ds/test_benchmark.py",
         "spark_ds/test_cluster.py",
         "spark_ds/test_connect.py",
@@ -40,8 +45,9 @@ LONG_FILES: Final = frozenset(
     }
 )
 """Files of which every test is left to `make test-long`, relative to `TESTS`."""
-LONG_FIXTURES: Final = frozenset({"sdist", "unpacked_wheel"})
-"""Fixtures that compile the core: every test that asks for one is left to `make test-long`."""
+LONG_FIXTURES: Final = frozenset({"grid", "sdist", "unpacked_wheel"})
+"""Fixtures that stop or damage something at many places, or compile the core: every test that asks
+for one is left to `make test-long`."""
 
 
 def mark_long_tests(items: Iterable[pytest.Item]) -> None:
@@ -52,11 +58,9 @@ def mark_long_tests(items: Iterable[pytest.Item]) -> None:
     """
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if _is_in_long_file(item) or not LONG_FIXTURES.isdisjoint(
-            getattr(item, "fixturenames", ())
-        ):
+        if _is_long(item):
             item.add_marker(pytest.mark.long)
-        elif "golden" not in item.path.name and not item.get_closest_marker("exhaustive"):
+        elif not item.get_closest_marker("exhaustive") and "golden" not in item.path.name:
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for of_test in cases.values():
         daily = {id(item) for item in Grid(is_whole=False).of(of_test, count=CASES)}
@@ -65,6 +69,11 @@ def mark_long_tests(items: Iterable[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.long)
 
 
-def _is_in_long_file(item: pytest.Item) -> bool:
+def _is_long(item: pytest.Item) -> bool:
+    """Return whether no case of the test, or none on plain Python, is run every day."""
     path = item.path
-    return path.is_relative_to(TESTS) and path.relative_to(TESTS).as_posix() in LONG_FILES
+    return (
+        (path.is_relative_to(TESTS) and path.relative_to(TESTS).as_posix() in LONG_FILES)
+        or not LONG_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+        or (is_on_plain_python(item) and item.get_closest_marker("both_builds") is not None)
+    )
