@@ -201,7 +201,11 @@ def test_no_zone_with_a_row_that_passes_is_left_out(
     for rows, may_match in zip(zones, told.to_pylist(), strict=True):
         if rows and not (may_match and ledger_may_match):
             batch = pa.RecordBatch.from_pylist(rows, _ROWS)
-            kept = [rows[each] for each in row_filter.matching_rows(batch).to_pylist()]
+            try:
+                matching = row_filter.matching_rows(batch).to_pylist()
+            except OptionError:
+                reject()  # a literal in ns: Arrow cannot cast the year 9999 to it
+            kept = [rows[each] for each in matching]
             assert not [each for each in kept if _is_within(each, bounds)]
 
 
