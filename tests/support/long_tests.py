@@ -22,13 +22,19 @@ CASES: Final = 8
 """Cases of one test that are run every day: the first two, the last two, and some between."""
 LONG_FILES: Final = frozenset(
     {
+        "arrow_io/test_storage_cut_listings.py",
         "benchmarks/test_benchmarks.py",
         "connector/test_cli_interrupts.py",
         "connector/test_cluster_model.py",
+        "connector/test_lake_copy_killed.py",
+        "connector/test_lake_iceberg_faults.py",
+        "connector/test_lake_latest_faults.py",
+        "connector/test_lake_maintenance.py",
         "connector/test_lake_races.py",
         "connector/test_moving_cluster.py",
         "connector/test_scalable_model.py",
         "connector/test_scan_handles.py",
+        "connector/test_writing_offloader_faults.py",
         "spark_ds/test_benchmark.py",
         "spark_ds/test_cluster.py",
         "spark_ds/test_connect.py",
