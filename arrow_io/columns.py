@@ -87,6 +87,7 @@ from arrow_io.messages.column_names import DEFAULT_COLUMNS, NAMINGS
 from arrow_io.messages.gathering import PROPERTIES, Gathered, Gathering
 from arrow_io.messages.message_columns import TIMESTAMP
 from arrow_io.messages.message_reader import Needs
+from arrow_io.payloads.program import ValueMessage
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 from arrow_io.payloads.writer_schemas import version_number
 
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from arrow_io.messages.message_columns import MessageColumns
+    from arrow_io.payloads.shredding import Shredding
     from arrow_io.payloads.value_columns import ValueField
     from arrow_io.read_metrics import Tally
 
@@ -398,13 +400,29 @@ class Assembly:
                 gathered.append((index, column.build))
             else:
                 self._builders.append((index, column.build))
-        self._gathered_indexes = [index for index, _ in gathered]
         names = self._schema.names
-        self._gathering = Gathering([(names[index], each) for index, each in gathered])
-        self._typed_indexes = [index for index, _ in typed]
+        columns = [(names[index], each) for index, each in gathered]
+        # The columns of the message, by their indexes in the record batch.
+        self._in_message = {index: number for number, (index, _) in enumerate(gathered)}
+        self._array_indexes: list[int] = []
         self._values = None
         if projection.values is not None and typed:
             self._values = projection.values.select([each for _, each in typed])
+            numbers = {
+                each: number
+                for number, each in enumerate(self._values.message_fields, len(columns))
+            }
+            self._in_message |= {i: numbers[each] for i, each in typed if each in numbers}
+            self._array_indexes = [index for index, each in typed if each not in numbers]
+            following = self._values.columns({each: names[index] for index, each in typed})
+            self._gathering = Gathering(columns, following)
+            self._message = ValueMessage(self._gathering.layout, bool(numbers))
+        else:
+            self._gathering = Gathering(columns)
+        self._order: list[int] | None = None
+        if len(self._in_message) == len(self._schema):
+            self._order = [self._in_message[index] for index in range(len(self._schema))]
+        self._is_ordered = self._order == list(range(len(self._schema)))
 
     def record_batches(self, rows: MessageColumns, tally: Tally) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of some messages: one, or several if one would be too large.
@@ -422,44 +440,48 @@ class Assembly:
             UnknownSchemaVersionError: The schema of a payload is not known.
         """
         while True:
-            gathered = rows.gathered(self._gathering, tally)
-            is_whole = gathered.num_rows == rows.count
-            part = rows if is_whole else rows.part(0, gathered.num_rows)
-            if len(self._gathered_indexes) == len(self._schema):
-                yield gathered
-            else:
-                yield from self._complete(gathered, part, tally)
-            del gathered
-            if is_whole:
+            batch = self._record_batch(rows, tally)
+            count = batch.num_rows
+            yield batch
+            # Do not hold it while the next one is made.
+            del batch
+            if count == rows.count:
                 return
-            rows = rows.part(part.count, rows.count)
+            rows = rows.part(count, rows.count)
+
+    def _record_batch(self, rows: MessageColumns, tally: Tally) -> pa.RecordBatch:
+        """Return the record batch of all rows, or of as many of the first as fit."""
+        measured = rows.measure(self._gathering)
+        rows = measured.rows
+        if self._values is None:
+            batch = rows.gathered(measured, tally)
+            return batch if self._is_ordered else self._complete(batch, rows, [], tally)
+        # Decode all typed columns of a payload together: the payload is parsed once.
+        decoded = self._values.decode(rows, tally, self._message, measured.size_bytes)
+        if decoded[-1].count < rows.count:
+            rows = rows.part(0, decoded[-1].count)
+            measured = rows.measure(self._gathering)
+        batch = rows.gathered(measured, tally, decoded[-1])
+        return batch if self._is_ordered else self._complete(batch, rows, decoded, tally)
 
     def _complete(
-        self, gathered: pa.RecordBatch, rows: MessageColumns, tally: Tally
-    ) -> Iterator[pa.RecordBatch]:
-        """Add the columns that are not gathered; large typed columns make several batches."""
-        columns = dict(zip(self._gathered_indexes, gathered.columns, strict=True))
+        self,
+        batch: pa.RecordBatch,
+        rows: MessageColumns,
+        decoded: Sequence[Shredding],
+        tally: Tally,
+    ) -> pa.RecordBatch:
+        """Return the columns of a message in the order of the schema, with those it lacks."""
+        if self._order is not None:
+            return batch.select(self._order)
+        columns = {index: batch.column(number) for index, number in self._in_message.items()}
         columns |= {index: pa.nulls(rows.count, type_) for index, type_ in self._null_columns}
         columns |= {index: build(rows, self._origin, tally) for index, build in self._builders}
-        if self._values is None:
-            yield self._ordered(columns)
-            return
-        first = 0
-        # Decode all typed columns of a payload together: the payload is parsed once.
-        for typed in self._values.arrays(rows, tally):
-            count = len(typed[0])
-            batch_columns = columns
-            if count < rows.count:
-                batch_columns = {
-                    index: values.slice(first, count) for index, values in columns.items()
-                }
-            yield self._ordered(batch_columns | dict(zip(self._typed_indexes, typed, strict=True)))
-            first += count
-            del typed
-
-    def _ordered(self, columns: Mapping[int, pa.Array]) -> pa.RecordBatch:
-        arrays = [columns[index] for index in range(len(self._schema))]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if self._values is not None:
+            arrays = self._values.arrays(decoded, batch, rows, tally)
+            columns |= zip(self._array_indexes, arrays, strict=True)
+        in_order = [columns[index] for index in range(len(self._schema))]
+        return pa.RecordBatch.from_arrays(in_order, schema=self._schema)
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,12 @@ Source: Message.fbs and "Encapsulated message format" of Arrow's columnar format
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Positions of numbers in the message, in 64-bit words.
 BODY_BYTES: Final = 4
@@ -28,7 +33,45 @@ _METADATA_V5: Final = 4
 _IS_RECORD_BATCH: Final = 3
 
 
-def message_prefix(arrays: int, buffers: int) -> bytes:
+class ColumnGroup(NamedTuple):
+    """Neighbouring columns of a message that the same code fills.
+
+    Attributes:
+        fields: Names and types of the columns.
+        arrays: Number of their arrays, nested ones included.
+        buffers: Number of buffers of these arrays.
+    """
+
+    fields: tuple[pa.Field, ...]
+    arrays: int
+    buffers: int
+
+
+class MessageLayout:
+    """The columns of a message, for any number of record batches.
+
+    Args:
+        groups: All columns, in order.
+
+    Attributes:
+        schema: Schema of the record batch.
+        prefix: The message up to its body; numbers that differ per batch are 0.
+        positions: For each group, the positions of its first array and of its first buffer in the
+            message, in 64-bit words.
+    """
+
+    def __init__(self, groups: Sequence[ColumnGroup]) -> None:
+        self.schema = pa.schema([field for group in groups for field in group.fields])
+        arrays = sum(group.arrays for group in groups)
+        self.prefix = _message_prefix(arrays, sum(group.buffers for group in groups))
+        self.positions: list[tuple[int, int]] = []
+        array, buffer = NODES, NODES + 2 * arrays + 1
+        for group in groups:
+            self.positions.append((array, buffer))
+            array, buffer = array + 2 * group.arrays, buffer + 2 * group.buffers
+
+
+def _message_prefix(arrays: int, buffers: int) -> bytes:
     """Return the message of a record batch up to its body; numbers that differ per batch are 0.
 
     Args:

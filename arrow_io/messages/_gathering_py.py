@@ -195,8 +195,10 @@ class Gatherer:
         notes: object,
         out: object,
         body: cython.Py_ssize_t,
+        start: cython.Py_ssize_t,
+        buffer: cython.Py_ssize_t,
     ) -> int:
-        """Fill the columns, and record their regions in the header of the message.
+        """Fill the first columns of a message, and record their regions in its header.
 
         Args:
             columns: The columns that were measured.
@@ -206,6 +208,8 @@ class Gatherer:
                 bytes, 1 if any is above 127.
             out: The message; its header is complete except for the numbers.
             body: Start of the body in the message, in bytes, a multiple of 64.
+            start: Start of the columns in the body, in bytes, a multiple of 64.
+            buffer: Position in the header of the first buffer, in 64-bit words.
 
         Returns:
             Number of columns with a `NOTE_ODD` other than 0.
@@ -223,14 +227,14 @@ class Gatherer:
             message: cython.pointer[cython.longlong] = cython.cast(
                 cython.pointer[cython.longlong], cython.address(b[0])
             )
-            p8: cython.pointer[cython.uchar] = cython.address(b[0]) + body
+            p8: cython.pointer[cython.uchar] = cython.address(b[0]) + body + start
             p32: cython.pointer[cython.int] = cython.cast(cython.pointer[cython.int], p8)
             p64: cython.pointer[cython.longlong] = cython.cast(cython.pointer[cython.longlong], p8)
             size: cython.Py_ssize_t = b.shape[0]
         else:
             self.a = s
             kinds, note, size = c, n, len(b)
-            message, p8 = b[:body].cast("q"), b[body:]
+            message, p8 = b[:body].cast("q"), b[body + start :]
             p32, p64 = p8.cast("i"), p8.cast("q")
         with cython.nogil:
             for k in range(count):
@@ -238,7 +242,7 @@ class Gatherer:
                 odd += note[k * layout.NOTE_WIDTH + layout.NOTE_ODD] != 0
             message[ipc_message.BODY_BYTES] = size - body
             message[ipc_message.ROWS] = self.count
-            self._write_regions(kinds, count, note, message)
+            self._write_regions(kinds, count, note, message, start, buffer)
         return odd
 
     # Sources of a column
@@ -581,6 +585,8 @@ class Gatherer:
         count: cython.Py_ssize_t,
         notes: cython.pointer[cython.longlong],
         message: cython.pointer[cython.longlong],
+        start: cython.Py_ssize_t,
+        buffer: cython.Py_ssize_t,
     ):
         """Write the nodes and buffers of the message (`FieldNode` and `Buffer` of Message.fbs)."""
         k: cython.Py_ssize_t
@@ -588,33 +594,30 @@ class Gatherer:
         kind: cython.longlong
         rows: cython.longlong
         node: cython.Py_ssize_t = ipc_message.NODES
-        place: cython.Py_ssize_t = node + 2 * count + 1
-        for k in range(count):
-            # The entries of a map, structs of name and value, are an additional node.
-            place += 2 * (columns[2 * k] == layout.GATHERED_PROPERTIES)
         for k in range(count):
             base = k * layout.NOTE_WIDTH
             kind = columns[2 * k]
             rows = self._values(kind)
             message[node] = rows
             message[node + 1] = notes[base + layout.NOTE_NULLS]
-            message[place] = notes[base + layout.NOTE_VALIDITY]
-            message[place + 1] = rows // 8 + 1
-            message[place + 2] = notes[base + layout.NOTE_DATA]
-            message[place + 3] = _data_bytes(kind, rows)
+            message[buffer] = start + notes[base + layout.NOTE_VALIDITY]
+            message[buffer + 1] = rows // 8 + 1
+            message[buffer + 2] = start + notes[base + layout.NOTE_DATA]
+            message[buffer + 3] = _data_bytes(kind, rows)
             node += 2
-            place += 4
+            buffer += 4
             if kind == layout.GATHERED_PROPERTIES:
+                # The entries of a map, structs of name and value, are an additional array.
                 message[node] = self.items
                 message[node + 1] = 0
-                message[place] = notes[base + layout.NOTE_VALIDITY]
-                message[place + 1] = 0
+                message[buffer] = start + notes[base + layout.NOTE_VALIDITY]
+                message[buffer + 1] = 0
                 node += 2
-                place += 2
+                buffer += 2
             elif kind >= layout.GATHERED_ENTRY_BYTES:
-                message[place] = notes[base + layout.NOTE_BYTES]
-                message[place + 1] = notes[base + layout.NOTE_LENGTH]
-                place += 2
+                message[buffer] = start + notes[base + layout.NOTE_BYTES]
+                message[buffer + 1] = notes[base + layout.NOTE_LENGTH]
+                buffer += 2
 
 
 @cython.cfunc

@@ -7,21 +7,21 @@ creates the record batch, for any number of columns, without a copy; its columns
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from arrow_io.core import builds
-from arrow_io.core.ipc_message import message_prefix
+from arrow_io.core.ipc_message import ColumnGroup, MessageLayout
 from arrow_io.core.memory import allocate
-from arrow_io.errors import CorruptEntryError
 from arrow_io.messages import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from arrow_io.read_metrics import ReadMetrics
 
+_T = TypeVar("_T")
 _TEXT: Final = pa.string()
 PROPERTIES: Final = pa.map_(pa.string(), pa.string())
 
@@ -40,23 +40,32 @@ class Gathered(NamedTuple):
     type: pa.DataType
 
 
+class Measured(NamedTuple):
+    """The room that gathered columns need in a message, and its notes about each column."""
+
+    size_bytes: int
+    notes: array[int]
+
+
 class Gathering:
     """Columns that are gathered at once, which takes hardly longer than gathering one.
 
     Args:
         columns: Name and source of each column.
+        following: The columns after them, which other code fills; None: there are none.
 
     Attributes:
-        schema: Schema of the record batches.
+        layout: Layout of the message that all these columns share.
         properties: Indexes of the property columns.
-        max_bytes: Maximum size of a record batch of several rows.
+        max_bytes: Maximum size of the gathered columns of several rows.
     """
 
     max_bytes: ClassVar[int] = 256 << 20
 
-    def __init__(self, columns: Iterable[tuple[str, Gathered]]) -> None:
+    def __init__(
+        self, columns: Iterable[tuple[str, Gathered]], following: ColumnGroup | None = None
+    ) -> None:
         named = tuple(columns)
-        self.schema = pa.schema([pa.field(name, each.type) for name, each in named])
         self._columns: list[Gathered] = []
         self._indexes: list[int] = []  # of the batch's column that holds each gathered column
         self.properties: list[int] = []
@@ -74,42 +83,65 @@ class Gathering:
             buffers += sum(2 + (part.kind >= layout.GATHERED_ENTRY_BYTES) for part in parts)
         self._numbers = memoryview(array("q", [n for each in self._columns for n in each[:2]]))
         self._notes_bytes = 8 * layout.NOTE_WIDTH * len(self._columns)
-        self._prefix = message_prefix(nodes, buffers)
+        fields = tuple(pa.field(name, each.type) for name, each in named)
+        own = ColumnGroup(fields, nodes, buffers)
+        self._has_only_following = not named and following is not None
+        self.layout = MessageLayout((own,) if following is None else (own, following))
 
-    def record_batch(
+    def measure(
         self,
         gatherer: Any,  # noqa: ANN401 - of a module that has no types
-        *,
-        is_divisible: bool = False,
-    ) -> tuple[pa.RecordBatch, list[tuple[int, Gathered]]] | None:
-        """Return the record batch with unvalidated text.
+    ) -> tuple[int, array[int]]:
+        """Return the size of the columns in bytes, a multiple of 64, and notes about each.
 
-        `is_divisible` says whether the caller can gather the rows in several record batches.
+        The size is −1 if the bytes of one column take more than 2 GiB together.
+        """
+        notes = array("q", bytes(self._notes_bytes))
+        if self._has_only_following:
+            return 0, notes
+        return gatherer.measure(self._numbers, len(self._columns), notes), notes
+
+    def fill(
+        self,
+        gatherer: Any,  # noqa: ANN401 - of a module that has no types
+        notes: array[int],
+        message: memoryview,
+        start: int,
+    ) -> list[tuple[int, Gathered]]:
+        """Fill the columns in a message, with unvalidated text.
+
+        Args:
+            gatherer: The rows.
+            notes: The notes of `measure` about these rows.
+            message: The message, which has the prefix of `layout`.
+            start: Start of the room for the columns in the message, in bytes, a multiple of 64.
 
         Returns:
-            None if the rows are divisible and take more than `max_bytes`. Else the batch, and its
-            *odd* columns: text that is not all ASCII, so it may not be UTF-8, and times with a
+            The *odd* columns: text that is not all ASCII, so it may not be UTF-8, and times with a
             value that a timestamp cannot hold, which is null in the batch. Of each, the index, and
             the source of the column or of its odd child.
-
-        Raises:
-            CorruptEntryError: The bytes of one column take more than 2 GiB together.
         """
-        count = len(self._columns)
-        notes = array("q", bytes(self._notes_bytes))
-        body_bytes = gatherer.measure(self._numbers, count, notes)
-        if is_divisible and not 0 <= body_bytes <= self.max_bytes:
-            return None
-        if body_bytes < 0:
-            message = "the values of one column take more than 2 GiB in one record batch"
-            raise CorruptEntryError(message)
-        body = len(self._prefix)
-        buffer = allocate(body + body_bytes)
-        view = memoryview(buffer).cast("B")
-        view[:body] = self._prefix
-        odd = gatherer.fill(self._numbers, count, notes, view, body)
-        batch = pa.ipc.read_record_batch(buffer, self.schema)
-        return batch, self._find_odd(notes) if odd else []
+        if self._has_only_following:
+            return []
+        body, (_, buffer) = len(self.layout.prefix), self.layout.positions[0]
+        odd = gatherer.fill(
+            self._numbers, len(self._columns), notes, message, body, start - body, buffer
+        )
+        return self._find_odd(notes) if odd else []
+
+    def record_batch(
+        self, size_bytes: int, fill: Callable[[memoryview, int], _T]
+    ) -> tuple[pa.RecordBatch, _T]:
+        """Return a record batch of these columns alone, and the result of `fill`, which fills it.
+
+        `size_bytes` is the size that `measure` returned.
+        """
+        prefix = self.layout.prefix
+        buffer = allocate(len(prefix) + size_bytes)
+        message = memoryview(buffer).cast("B")
+        message[: len(prefix)] = prefix
+        result = fill(message, len(prefix))
+        return pa.ipc.read_record_batch(buffer, self.layout.schema), result
 
     def _find_odd(self, notes: array[int]) -> list[tuple[int, Gathered]]:
         columns = zip(

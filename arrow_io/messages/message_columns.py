@@ -10,9 +10,9 @@ import base64
 from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +34,7 @@ _T = TypeVar("_T")
 _Error = TypeVar("_Error", bound=PulsarOffloadError)
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
+_TOO_LONG = "the values of one column take more than 2 GiB in one record batch"
 _SINGLE_PROPERTY_TAG = 0x22
 _BATCH_PROPERTY_TAG = 0x0A
 _NUMBERS_PER_PAGE = 4096 // 8
@@ -56,6 +57,37 @@ class _TablePart:
     body: memoryview
     payload: memoryview
     property_tag: int
+
+
+class FollowingColumns(Protocol):
+    """Columns of a record batch that are not gathered, and come after those that are."""
+
+    def record_batch(self, fill: Callable[[memoryview, int], _T]) -> tuple[pa.RecordBatch, _T]:
+        """Complete the message, and return its record batch.
+
+        `fill` gets the message and the start in it of the room for the gathered columns, in bytes.
+        What it returns is returned, too.
+        """
+
+
+class MeasuredRows(NamedTuple):
+    """Rows whose columns were measured, so that they can be gathered.
+
+    Attributes:
+        rows: The rows.
+        gathering: The columns.
+        size_bytes: Size of the columns in a message, in bytes, a multiple of 64.
+        notes: What `Gathering.measure` noted.
+        may_repeat: Whether a row may repeat the name of a property.
+        bad: The rows whose properties cannot be decoded, with the error codes.
+    """
+
+    rows: MessageColumns
+    gathering: Gathering
+    size_bytes: int
+    notes: array[int]
+    may_repeat: bool
+    bad: list[tuple[int, int]]
 
 
 class BatchCursor(NamedTuple):
@@ -191,33 +223,46 @@ class MessageColumns:
 
     # Reading
 
-    def gathered(self, gathering: Gathering, tally: Tally) -> pa.RecordBatch:
-        """Gather columns of all rows, or of the first rows if all exceed `Gathering.max_bytes`.
+    def measure(self, gathering: Gathering) -> MeasuredRows:
+        """Measure columns of all rows, or of the first rows if all exceed `Gathering.max_bytes`.
 
-        If a row repeats a property name, the last value wins.
+        Raises:
+            CorruptEntryError: A column of one row takes more than 2 GiB.
+        """
+        may_repeat, bad = self._find_properties() if gathering.properties else (False, [])
+        size_bytes, notes = gathering.measure(self._gatherer)
+        if not 0 <= size_bytes <= gathering.max_bytes and self.count > 1:
+            return self.part(0, self.count // 2).measure(gathering)
+        if size_bytes < 0:
+            raise self.locate(CorruptEntryError(_TOO_LONG), 0)
+        return MeasuredRows(self, gathering, size_bytes, notes, may_repeat, bad)
+
+    def gathered(
+        self, measured: MeasuredRows, tally: Tally, following: FollowingColumns | None = None
+    ) -> pa.RecordBatch:
+        """Gather columns of all rows; if a row repeats a property name, the last value wins.
 
         Args:
-            gathering: The columns.
+            measured: These rows and the columns, as `measure` returned them.
             tally: Decides whether undecodable values are raised, or counted in its metrics, which
                 also count replaced texts.
+            following: The columns after them in the same message, if there are any.
 
         Raises:
             CorruptEntryError: A timestamp cannot hold a time, or a property cannot be decoded. When
-                salvaging, both are counted, and the message lacks the time or its properties. Or a
-                column of one row takes more than 2 GiB.
+                salvaging, both are counted, and the message lacks the time or its properties.
         """
-        may_repeat, bad = self._find_properties() if gathering.properties else (False, [])
-        try:
-            gathered = gathering.record_batch(self._gatherer, is_divisible=self.count > 1)
-        except CorruptEntryError as error:
-            self.locate(error, 0)
-            raise
-        if gathered is None:
-            return self.part(0, self.count // 2).gathered(gathering, tally)
-        for row, code in bad:
+        gathering = measured.gathering
+        for row, code in measured.bad:
             tally.lose(Unit.MESSAGE, self.error(row, code))
-        batch, odd = gathered
-        invalid = set(gathering.properties if may_repeat else ())
+        fill = partial(gathering.fill, self._gatherer, measured.notes)
+        if following is None:
+            batch, odd = gathering.record_batch(measured.size_bytes, fill)
+        else:
+            batch, odd = following.record_batch(fill)
+        if not odd and not measured.may_repeat:
+            return batch
+        invalid = set(gathering.properties if measured.may_repeat else ())
         for index, column in odd:
             if column.kind < layout.GATHERED_ENTRY_BYTES:
                 self._lose_times(column, tally)
@@ -229,7 +274,7 @@ class MessageColumns:
                 )
         for index in invalid:
             properties = batch.column(index)
-            cleaned = _clean_properties(properties, tally.metrics, may_repeat=may_repeat)
+            cleaned = _clean_properties(properties, tally.metrics, may_repeat=measured.may_repeat)
             batch = _replace_column(batch, index, cleaned)
         return batch
 
@@ -292,9 +337,12 @@ class MessageColumns:
 
     def _gathered(self, column: Gathered) -> pa.Array:
         """Gather a column whose values cannot be lost."""
-        batch = _single_gathering(column).record_batch(self._gatherer)
-        assert batch is not None  # noqa: S101 - it is not divisible
-        return batch[0].column(0)
+        gathering = _single_gathering(column)
+        size_bytes, notes = gathering.measure(self._gatherer)
+        if size_bytes < 0:
+            raise CorruptEntryError(_TOO_LONG)
+        fill = partial(gathering.fill, self._gatherer, notes)
+        return gathering.record_batch(size_bytes, fill)[0].column(0)
 
     def _lose_times(self, column: Gathered, tally: Tally) -> None:
         is_row_field = column.kind == layout.GATHERED_ROW_TIMES

@@ -13,7 +13,6 @@ cdef class Arena:
     cdef const long long* layout
     cdef const long long* items
     cdef const unsigned char* kinds
-    cdef const unsigned char* prefix
     cdef double* observed
     cdef long long* numbers
     cdef long long* result
@@ -26,7 +25,6 @@ cdef class Arena:
     cdef float* f32
     cdef double* f64
     cdef Py_ssize_t node_count
-    cdef Py_ssize_t prefix_bytes
     cdef Py_ssize_t hint_count
     cdef Py_ssize_t size_bytes
     cdef bint is_blank
@@ -48,7 +46,7 @@ cdef class Arena:
 
     cdef void _use(self, long long* numbers) noexcept
     cdef void _prepare(self) noexcept nogil
-    cdef void _make_message(self) noexcept nogil
+    cdef void _make_message(self, Py_ssize_t body, Py_ssize_t first_node, Py_ssize_t array, Py_ssize_t buffer) noexcept nogil
     cdef bint _has_equal_keys(self, Py_ssize_t node) noexcept nogil
     cdef bint _append(self, long long position) noexcept nogil
     cdef Py_ssize_t _read_payload(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil

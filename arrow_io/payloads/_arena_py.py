@@ -73,7 +73,6 @@ class Arena:
         layout: The nodes, `NODE_WIDTH` numbers each; the first is that of the whole payload.
         items: For each node, the node with the same number of values; see `Program.item_nodes`.
         kinds: For each node, `PLAIN`, or whether its values are booleans or maps.
-        prefix: Header of the IPC message that `finish` makes, a multiple of 64 bytes.
         observed: For each node, values and bytes per payload in an earlier batch; −1: unknown.
         hint_count: Number of hints. For JSON, which field of a record followed which; for protobuf,
             tokens and groups.
@@ -89,14 +88,12 @@ class Arena:
         layout: cython.const[cython.longlong][::1],
         items: cython.const[cython.longlong][::1],
         kinds: cython.const[cython.uchar][::1],
-        prefix: cython.const[cython.uchar][::1],
         observed: cython.double[::1],
         hint_count: cython.Py_ssize_t,
         is_blank: cython.bint,
     ) -> None:
         width: cython.Py_ssize_t = layout.shape[0] if cython.compiled else len(layout)
         self.node_count = width // tables.NODE_WIDTH
-        self.prefix_bytes = prefix.shape[0] if cython.compiled else len(prefix)
         self.hint_count = hint_count + 1
         self.is_blank = is_blank
         hints: cython.Py_ssize_t = width + 4 * self.node_count + tables.RESULT_WIDTH
@@ -112,12 +109,11 @@ class Arena:
             self.layout = cython.address(layout[0])
             self.items = cython.address(items[0])
             self.kinds = cython.address(kinds[0])
-            self.prefix = cython.address(prefix[0])
             self.observed = cython.address(observed[0])
             self.numbers = cython.address(n[0])
             self.hints = cython.address(n[hints])
             self.held_buffers = (
-                ops, links, constants, powers, layout, items, kinds, prefix, observed, n,
+                ops, links, constants, powers, layout, items, kinds, observed, n,
             )  # fmt: skip
         else:
             self.ops = ops
@@ -127,7 +123,6 @@ class Arena:
             self.layout = layout
             self.items = items
             self.kinds = kinds
-            self.prefix = prefix
             self.observed = observed
             self.numbers = numbers
             self.hints = numbers[hints:]
@@ -214,18 +209,19 @@ class Arena:
                     min(rows * size * 1.1, most_bytes)
                 )
 
-    def lay_out(self, guard_bytes: cython.Py_ssize_t) -> int:
+    def lay_out(self, prefix_bytes: cython.Py_ssize_t, guard_bytes: cython.Py_ssize_t) -> int:
         """Assign a location in the arena to the regions of each node, by its capacities.
 
-        `guard_bytes` before and after each region are unused, a multiple of 64. Returns the size of
-        the arena in bytes, a multiple of 64.
+        The first `prefix_bytes` are for the header of the message, and `guard_bytes` before and
+        after each region are unused; both are multiples of 64. Returns the size of the arena in
+        bytes, a multiple of 64.
         """
         node: cython.Py_ssize_t
         at: cython.Py_ssize_t
         storage: cython.longlong
         width: cython.longlong
         places: cython.longlong
-        place: cython.longlong = self.prefix_bytes + guard_bytes
+        place: cython.longlong = prefix_bytes + guard_bytes
         for node in range(self.node_count):
             at = node * tables.NODE_WIDTH
             storage = self.nodes[at + tables.STORAGE]
@@ -245,7 +241,8 @@ class Arena:
     def attach(self, bytes_: cython.uchar[::1]) -> None:
         """Fill this buffer from now on; it starts at a multiple of 64 bytes.
 
-        Its first 64 bytes are scratch until `finish` writes the header of the message.
+        Its first 64 bytes are scratch until `finish` writes the header of the message. The bytes
+        after the arena are left to other columns of the message.
         """
         if cython.compiled:
             self.a8 = cython.address(bytes_[0])
@@ -387,8 +384,21 @@ class Arena:
         self.code = tables.OK
         return self._null(0) and self.code == tables.OK
 
-    def finish(self) -> list[int]:
-        """Turn the filled arena into an IPC message with its regions as body.
+    def finish(
+        self,
+        prefix: cython.const[cython.uchar][::1],
+        first_node: cython.Py_ssize_t,
+        array: cython.Py_ssize_t,
+        buffer: cython.Py_ssize_t,
+    ) -> list[int]:
+        """Turn the buffer into an IPC message, and record the regions of the nodes in its header.
+
+        Args:
+            prefix: The header; its numbers are 0. As long as `lay_out` was called with.
+            first_node: First node that is an array of the message: 0, or 1 if the fields of the
+                payloads are its columns.
+            array: Position in the header of that node's array, in 64-bit words.
+            buffer: Position in the header of that node's first buffer, in 64-bit words.
 
         Returns:
             The nodes of maps that may have duplicate keys, or are too long to tell.
@@ -409,7 +419,12 @@ class Arena:
                 if self.kinds[node] == tables.IS_MAP:
                     self.saved[node] = self._has_equal_keys(node)
                     is_any_equal |= self.saved[node] != 0
-            self._make_message()
+            if cython.compiled:
+                memcpy(self.a8, cython.address(prefix[0]), prefix.shape[0])
+                self._make_message(prefix.shape[0], first_node, array, buffer)
+            else:
+                self.a8[: len(prefix)] = prefix
+                self._make_message(len(prefix), first_node, array, buffer)
         if not is_any_equal:
             return []
         return [
@@ -1029,26 +1044,24 @@ class Arena:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _make_message(self) -> cython.void:
-        """Write the header of the message, and pack booleans into bits."""
+    def _make_message(
+        self,
+        body: cython.Py_ssize_t,
+        first_node: cython.Py_ssize_t,
+        array: cython.Py_ssize_t,
+        buffer: cython.Py_ssize_t,
+    ) -> cython.void:
+        """Write the numbers of the header, and pack booleans into bits; see `finish`."""
         node: cython.Py_ssize_t
-        count: cython.Py_ssize_t = self.node_count
-        body: cython.Py_ssize_t = self.prefix_bytes
-        array: cython.Py_ssize_t = ipc_message.NODES
-        buffer: cython.Py_ssize_t = array + 2 * count + 1
         at: cython.Py_ssize_t
         place: cython.Py_ssize_t
         values: cython.Py_ssize_t
         storage: cython.longlong
         width: cython.longlong
         w: cython.pointer[cython.longlong] = self.a64
-        if cython.compiled:
-            memcpy(self.a8, self.prefix, body)
-        else:
-            self.a8[:body] = self.prefix
         w[ipc_message.BODY_BYTES] = self.size_bytes - body
         w[ipc_message.ROWS] = self.counts[0]
-        for node in range(count):
+        for node in range(first_node, self.node_count):
             at = node * tables.NODE_WIDTH
             storage = self.nodes[at + tables.STORAGE]
             values = self.counts[node]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from arrow_io.messages.message_columns import MessageColumns
-    from arrow_io.payloads.program import Program
+    from arrow_io.payloads.program import Program, ValueMessage
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
     from arrow_io.payloads.shape import Selection, Shape
     from arrow_io.payloads.sources import Source
@@ -238,20 +238,22 @@ def decode(
     rows: MessageColumns,
     tally: Tally,
     *,
-    first: int,
     stop: int,
+    message: ValueMessage | None = None,
+    preceding_bytes: int = 0,
     path_prefix: str = "",
-) -> pa.Array:
-    """Decode the payloads of rows `[first, stop)`, or of as many as fit into one arena.
+) -> Shredding:
+    """Decode the payloads of the first `stop` rows, or of as many as fit into one arena.
 
     Args:
         decoder: Decoder for their schema.
         sources: Sources that together cover all rows, in order.
         fields: Requested fields of the record; None for all, or if it is not a record.
-        rows: The messages, for errors.
+        rows: The messages.
         tally: Decides whether to raise or count a value that cannot be decoded.
-        first: First row.
-        stop: End of the rows, exclusive.
+        stop: End of the rows, exclusive; at least 1.
+        message: See `Shredding`.
+        preceding_bytes: See `Shredding`.
         path_prefix: Start of field paths in errors.
 
     Returns:
@@ -265,12 +267,17 @@ def decode(
         StorageError: The registry cannot be asked for the schema of a payload.
     """
     any_program = decoder.program(None, fields)
-    payload_bytes = rows.size_bytes * (stop - first) // rows.count
-    shredding = Shredding(any_program, stop - first, payload_bytes)
+    shredding = Shredding(
+        any_program,
+        stop,
+        rows.size_bytes * stop // rows.count,
+        message=message,
+        preceding_bytes=preceding_bytes,
+    )
     for source in sources:
-        row, end = max(source.start, first), min(source.stop, stop)
+        row, end = source.start, min(source.stop, stop)
         if row >= end:
-            continue
+            break
         try:
             program = decoder.program(source.schema_name, fields)
         except (UnknownSchemaVersionError, SchemaError) as schema_error:
@@ -287,16 +294,17 @@ def decode(
             if misfit is None:
                 break
             if misfit.code == tables.FULL:
-                if misfit.row > first:
-                    return shredding.finish()
-                shredding, end, stop = Shredding.for_one(any_program), first + 1, first + 1
+                if misfit.row > 0:
+                    return shredding
+                shredding = Shredding.for_one(any_program, message, preceding_bytes)
+                end = stop = 1
                 continue
             path = ".".join(filter(None, (path_prefix, misfit.path)))
             error = PayloadDecodeError(tables.REASONS[misfit.code], field_path=path)
             lose_values(rows, [misfit.row], error, tally)
             shredding.append_null(program)
             row = misfit.row + 1
-    return shredding.finish()
+    return shredding
 
 
 def lose_values(

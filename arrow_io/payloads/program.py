@@ -5,12 +5,12 @@ from __future__ import annotations
 import string
 from array import array
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from arrow_io.core import builds
-from arrow_io.core.ipc_message import message_prefix
+from arrow_io.core.ipc_message import ColumnGroup, MessageLayout
 from arrow_io.core.lazy import cached_property
 from arrow_io.payloads import tables
 
@@ -24,6 +24,30 @@ _BASE64_VALUES = bytes(_BASE64.index(chr(c)) if chr(c) in _BASE64 else 255 for c
 _PADDING_BYTES = 32
 """Bytes after the constants, because names are compared and copied in blocks."""
 POWERS_OF_TEN = memoryview(array("d", [10.0**n for n in range(23)]))
+
+
+class ValueMessage(NamedTuple):
+    """The message of a record batch of which an arena fills the last columns.
+
+    Attributes:
+        layout: All columns, those of the arena last.
+        has_fields: Whether these are the fields of payloads, instead of the whole payloads.
+    """
+
+    layout: MessageLayout
+    has_fields: bool = False
+
+
+def value_columns(shape: Shape, names: Sequence[str] = ()) -> ColumnGroup:
+    """Return the columns of an arena: a column with each name for the fields of its payloads.
+
+    Without names, it is one column of whole payloads.
+    """
+    shapes = shape.children if names else (shape,)
+    fields = [pa.field(name, each.type) for name, each in zip(names or [""], shapes, strict=True)]
+    storages = [node.storage for each in shapes for node in each.walk()]
+    buffers = {tables.STRUCT: 1, tables.VARIABLE: 3}
+    return ColumnGroup(tuple(fields), len(storages), sum(buffers.get(each, 2) for each in storages))
 
 
 @dataclass(frozen=True)
@@ -55,7 +79,7 @@ class Program:
     item_nodes: tuple[int, ...]
     hint_count: int
     make_canonical: Callable[[bytes], bytes] | None = None
-    _idle_arenas: dict[Any, list[Any]] = field(default_factory=dict, compare=False)
+    _idle_arenas: dict[builds.Build, list[Any]] = field(default_factory=dict, compare=False)
 
     @cached_property
     def node_count(self) -> int:
@@ -73,15 +97,9 @@ class Program:
         return self.nodes[tables.STORAGE :: tables.NODE_WIDTH]
 
     @cached_property
-    def message_prefix(self) -> bytes:
-        """Header of an IPC message whose body is the arena's regions."""
-        buffers = {tables.STRUCT: 1, tables.VARIABLE: 3}
-        return message_prefix(self.node_count, sum(buffers.get(each, 2) for each in self.storages))
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        """Schema of that message: one column with the type of the shape."""
-        return pa.schema([pa.field("", self.shape.type)])
+    def message(self) -> ValueMessage:
+        """The message whose only column is the whole payload."""
+        return ValueMessage(MessageLayout([value_columns(self.shape)]))
 
     def take_arena(self) -> Any:  # noqa: ANN401 - its module has no types
         """Return an empty arena of the build in use, which `return_arena` gives back.
@@ -89,19 +107,17 @@ class Program:
         An arena takes long to make, compared with a small record batch. Each thread that decodes
         uses one at a time.
         """
-        kind = builds.in_use.payloads(self.encoding).Shredder
         try:
-            arena = self._idle_arenas[kind].pop()
+            arena = self._idle_arenas[builds.in_use].pop()
         except (KeyError, IndexError):
-            arena = kind(*self._arena_arguments)
+            arena = builds.in_use.payloads(self.encoding).Shredder(*self._arena_arguments)
         arena.reset()
         return arena
 
     def return_arena(self, arena: Any) -> None:  # noqa: ANN401
         """Keep an arena, which is not used any more, for the next record batch."""
         arena.detach()
-        kind = builds.in_use.payloads(self.encoding).Shredder
-        self._idle_arenas.setdefault(kind, []).append(arena)
+        self._idle_arenas.setdefault(builds.in_use, []).append(arena)
 
     @cached_property
     def _arena_arguments(self) -> tuple[Any, ...]:
@@ -113,7 +129,6 @@ class Program:
             memoryview(array("q", self.nodes)),
             memoryview(array("q", self.item_nodes)),
             bytes(_kind(each.type) for each in self.shape.walk()),
-            self.message_prefix,
             self.observed_sizes,
             self.hint_count,
             self.encoding == "protobuf",

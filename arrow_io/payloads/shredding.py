@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from operator import mul
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import pyarrow as pa
 
@@ -15,11 +15,12 @@ from arrow_io.messages.message_columns import keep_last_of_equal
 from arrow_io.payloads import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
-    from arrow_io.payloads.program import Program
+    from arrow_io.payloads.program import Program, ValueMessage
     from arrow_io.payloads.shape import Shape
 
+_T = TypeVar("_T")
 MAX_EXPECTED_BYTES = 256 << 20
 """Maximum size of an arena whose capacities are estimated from earlier payloads."""
 _GROWTHS = (2.0, 1.25)
@@ -48,12 +49,13 @@ class Misfit(NamedTuple):
 
 
 class Shredding:
-    """The values of some payloads: `append` payloads, then call `finish` for the values.
+    """The values of some payloads: `append` payloads, then call `record_batch` or `finish`.
 
     Attributes:
         guard_bytes: Unused bytes before and after each region of the arena, a multiple of 64. Tests
             set this to detect writes out of bounds.
         max_bytes: Maximum size of the arena.
+        count: Number of payloads that were appended.
         room: Number of payloads that can still be appended.
 
     Args:
@@ -62,6 +64,9 @@ class Shredding:
         payload_bytes: Approximate total size of the payloads.
         is_for_one: Whether the arena is for one payload, which it refuses as `TOO_LARGE`, not
             `FULL`. It ignores observed sizes, so that other payloads do not matter.
+        message: The message of `record_batch`; None for that of the program.
+        preceding_bytes: Size of the columns before the values in that message, in bytes, a multiple
+            of 64. The arena does not count them.
 
     Raises:
         SchemaError: One row with all its fields does not fit.
@@ -71,11 +76,20 @@ class Shredding:
     max_bytes: ClassVar[int] = 2 << 30
 
     def __init__(
-        self, program: Program, rows: int, payload_bytes: int, *, is_for_one: bool = False
+        self,
+        program: Program,
+        rows: int,
+        payload_bytes: int,
+        *,
+        is_for_one: bool = False,
+        message: ValueMessage | None = None,
+        preceding_bytes: int = 0,
     ) -> None:
         self._program = program
         self._rows = rows
         self._is_for_one = is_for_one
+        self._message = message or program.message
+        self._preceding_bytes = preceding_bytes
         self._arena = program.take_arena()
         self._nodes, self._counts, self._result = self._arena.views
         # By id of the program, which is kept so that its id is not reused. All use one buffer.
@@ -87,30 +101,37 @@ class Shredding:
             size_bytes = self._lay_out()
         while size_bytes > self.max_bytes:
             if self._rows <= 1:
-                message = (
+                reason = (
                     f"one row of {counted(program.node_count, 'field')}, nested ones included,"
                     f" takes more than {counted(self.max_bytes, 'byte')}: request fewer columns"
                 )
-                raise SchemaError(message)
+                raise SchemaError(reason)
             self._rows, payload_bytes = self._rows // 2, payload_bytes // 2
             self._set_capacities(payload_bytes, is_expecting=False)
             size_bytes = self._lay_out()
         self._allocate(size_bytes)
 
     @classmethod
-    def for_one(cls, program: Program) -> Self:
+    def for_one(
+        cls, program: Program, message: ValueMessage | None = None, preceding_bytes: int = 0
+    ) -> Self:
         """Return an arena for one payload, which refuses it only if it does not fit alone.
 
         Raises:
             SchemaError: One row with all its fields does not fit.
         """
-        return cls(program, 1, 0, is_for_one=True)
+        return cls(program, 1, 0, is_for_one=True, message=message, preceding_bytes=preceding_bytes)
+
+    @property
+    def count(self) -> int:
+        """Number of payloads that were appended."""
+        count: int = self._counts[0]
+        return count
 
     @property
     def room(self) -> int:
         """Number of payloads that can still be appended."""
-        count: int = self._counts[0]
-        return self._rows - count
+        return self._rows - self.count
 
     def append(
         self, program: Program, data: memoryview, positions: memoryview, first: int, stop: int
@@ -158,13 +179,37 @@ class Shredding:
 
     def finish(self) -> pa.Array:
         """Return the values that were appended; nothing can be appended afterwards."""
-        maps = self._arena.finish()
+        return self.record_batch(lambda _message, _start: None)[0].column(0)
+
+    def record_batch(self, fill: Callable[[memoryview, int], _T]) -> tuple[pa.RecordBatch, _T]:
+        """Return a record batch of the values that were appended, and of the columns before them.
+
+        Nothing can be appended afterwards.
+
+        Args:
+            fill: Fills the columns before the values: gets the message, and the start in it of the
+                `preceding_bytes`. What it returns is returned, too.
+        """
+        layout, has_fields = self._message
+        maps = self._arena.finish(layout.prefix, has_fields, *layout.positions[-1])
+        result = fill(self._view, len(self._view) - self._preceding_bytes)
         for program, arena in self._arenas.values():
             program.return_arena(arena)
         self._arenas = {}
+        batch = pa.ipc.read_record_batch(self._buffer, layout.schema)
+        return self._drop_equal_keys(batch, maps) if maps else batch, result
+
+    def _drop_equal_keys(self, batch: pa.RecordBatch, maps: Collection[int]) -> pa.RecordBatch:
+        """Keep only the last entry for each key of the maps of some nodes."""
         shape = self._program.shape
-        values = pa.ipc.read_record_batch(self._buffer, self._program.schema).column(0)
-        return _keep_last_keys(values, shape, 0, maps) if maps else values
+        columns = list(shape.children_at(0)) if self._message.has_fields else [(shape, 0)]
+        first = batch.num_columns - len(columns)
+        for index, (child, node) in enumerate(columns, first):
+            old_array = batch.column(index)
+            new_array = _keep_last_keys(old_array, child, node, maps)
+            if new_array is not old_array:
+                batch = batch.set_column(index, batch.schema.field(index), new_array)
+        return batch
 
     # The arena
 
@@ -174,7 +219,7 @@ class Shredding:
 
     def _lay_out(self) -> int:
         """Assign the regions their locations, and return the size of the arena in bytes."""
-        size: int = self._arena.lay_out(self.guard_bytes)
+        size: int = self._arena.lay_out(len(self._message.layout.prefix), self.guard_bytes)
         return size
 
     def _arena_of(self, program: Program) -> Any:  # noqa: ANN401 - its module has no types
@@ -262,7 +307,7 @@ class Shredding:
                 arena.join(self._arena)
 
     def _allocate(self, size_bytes: int) -> None:
-        self._buffer = allocate(size_bytes)
+        self._buffer = allocate(size_bytes + self._preceding_bytes)
         self._view = memoryview(self._buffer).cast("B")
         self._arena.attach(self._view)
 

@@ -21,17 +21,21 @@ from arrow_io.messages.entry_run import int64_view
 from arrow_io.payloads.decoder import PayloadDecoder, decode, lose_values
 from arrow_io.payloads.envelopes import CHANGE_COLUMNS, Envelope
 from arrow_io.payloads.frames import framed_sources
+from arrow_io.payloads.program import value_columns
 from arrow_io.payloads.shape import make_distinct
 from arrow_io.payloads.sources import Source, value_sources
 from arrow_io.payloads.writer_schemas import PulsarVersions, RegistryIds, version_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from arrow_io.core.ipc_message import ColumnGroup
     from arrow_io.errors import PulsarOffloadError
     from arrow_io.messages.message_columns import MessageColumns
+    from arrow_io.payloads.program import ValueMessage
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
     from arrow_io.payloads.shape import Selection
+    from arrow_io.payloads.shredding import Shredding
     from arrow_io.read_metrics import Tally
 
 VALUE_COLUMN = "__value__"
@@ -126,9 +130,16 @@ class ValueColumns:
 class SelectedValues:
     """A decoder of some of the typed columns, which may be repeated.
 
+    The message of a record batch has room for one arena: that of the values, or of the keys if no
+    field of the values is requested. The other columns are built from other arrays.
+
     Args:
         columns: All typed columns of the topic.
         fields: The requested fields.
+
+    Attributes:
+        message_fields: The requested fields that are columns of the message.
+        other_fields: The requested fields that `arrays` returns.
 
     Raises:
         SchemaError: A schema cannot be read.
@@ -136,6 +147,7 @@ class SelectedValues:
 
     def __init__(self, columns: ValueColumns, fields: Sequence[ValueField]) -> None:
         self.fields = tuple(fields)
+        self.message_fields: tuple[ValueField, ...] = ()
         self._schema = columns.schema
         self._envelope = columns.envelope
         self._parts: list[tuple[bool, PayloadDecoder, Selection | None]] = []
@@ -144,26 +156,41 @@ class SelectedValues:
             part = [each for each in dict.fromkeys(fields) if each.is_key == is_key]
             if part:
                 numbers |= {each: (len(self._parts), index) for index, each in enumerate(part)}
-                self._parts.append((is_key, columns.decoder(is_key=is_key), self._selection(part)))
-        self._indexes = [numbers[each] for each in fields]
+                selection = self._selection(part)
+                self._parts.append((is_key, columns.decoder(is_key=is_key), selection))
+                is_plain = selection is not None and (is_key or self._envelope is None)
+                self.message_fields = tuple(part) if is_plain else ()
+        in_message = set(self.message_fields)
+        self.other_fields = [each for each in fields if each not in in_message]
+        self._indexes = [numbers[each] for each in self.other_fields]
 
     def _selection(self, part: Sequence[ValueField]) -> Selection | None:
         if self._envelope is not None and not part[0].is_key:
             return self._envelope.selection(_row_fields(part))
         return tuple(each.field for each in part if each.field is not None) or None
 
-    def arrays(self, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
-        """Decode the fields of some rows, in one or more batches.
+    def columns(self, names: Mapping[ValueField, str]) -> ColumnGroup:
+        """Return the columns of the message, of which the fields have these names."""
+        _, decoder, selection = self._parts[-1]
+        shape = decoder.shape if selection is None else decoder.shape.select(selection)
+        return value_columns(shape, [names[each] for each in self.message_fields])
+
+    def decode(
+        self, rows: MessageColumns, tally: Tally, message: ValueMessage, preceding_bytes: int
+    ) -> list[Shredding]:
+        """Decode the fields of some rows, or of the first rows if they do not fit into an arena.
 
         If the read salvages, a payload that cannot be decoded is null, and counted.
 
         Args:
-            rows: The messages.
+            rows: The messages, at least one.
             tally: Decides whether to raise or count a value that cannot be decoded.
+            message: The message; its last columns are those of `columns`.
+            preceding_bytes: Size of the columns before them in bytes, a multiple of 64.
 
-        Yields:
-            One array per field, all of the same length. A row that does not fit into a batch starts
-            the next one.
+        Returns:
+            The decoded payloads: those of keys, those of values, or both. The last has the fewest
+            rows, at least one, and makes the message.
 
         Raises:
             PayloadDecodeError: A payload does not fit its schema.
@@ -172,30 +199,25 @@ class SelectedValues:
                 takes too much memory.
             StorageError: The registry cannot be asked for the schema of a payload.
         """
-        all_sources = self._sources(rows, tally)
-        first = 0
-        while first < rows.count:
-            stop = rows.count
-            decoded: list[pa.Array] = []
-            for is_key, decoder, names in self._parts:
-                decoded.append(
-                    decode(
-                        decoder,
-                        all_sources(is_key=is_key),
-                        names,
-                        rows,
-                        tally,
-                        first=first,
-                        stop=stop,
-                        path_prefix=KEY_COLUMN if is_key else "",
-                    )
-                )
-                stop = first + len(decoded[-1])
-            count = stop - first
-            parts = [each if len(each) == count else each.slice(0, count) for each in decoded]
-            yield self._select_fields(parts, rows, first, tally)
-            del decoded
-            first = stop
+        sources = self._sources(rows, tally)
+        stop = rows.count
+        decoded: list[Shredding] = []
+        for is_key, decoder, names in self._parts:
+            is_last = len(decoded) + 1 == len(self._parts)
+            shredding = decode(
+                decoder,
+                sources(is_key=is_key),
+                names,
+                rows,
+                tally,
+                stop=stop,
+                message=message if is_last else None,
+                preceding_bytes=preceding_bytes if is_last else 0,
+                path_prefix=KEY_COLUMN if is_key else "",
+            )
+            stop = shredding.count
+            decoded.append(shredding)
+        return decoded
 
     def _sources(self, rows: MessageColumns, tally: Tally) -> Callable[..., Iterable[Source]]:
         """Return a function that returns the sources of keys or of values (`is_key`)."""
@@ -212,15 +234,35 @@ class SelectedValues:
         framed = list(framed_sources(rows, lose, has_indexes=has_indexes))
         return lambda *, is_key: framed  # noqa: ARG005
 
-    def _select_fields(
-        self, decoded: Sequence[pa.Array], rows: MessageColumns, first: int, tally: Tally
+    def arrays(
+        self,
+        decoded: Sequence[Shredding],
+        batch: pa.RecordBatch,
+        rows: MessageColumns,
+        tally: Tally,
     ) -> list[pa.Array]:
-        """Return the arrays of the fields, in order, from the decoded keys and values."""
+        """Return the arrays of `other_fields`.
+
+        Args:
+            decoded: What `decode` returned.
+            batch: The record batch of the message.
+            rows: The messages of the batch.
+            tally: See `decode`.
+
+        Raises:
+            PayloadDecodeError: A value is not an envelope.
+            SchemaError: The schema's character set cannot be used.
+        """
+        whole = [each.finish() for each in decoded[:-1]]
+        if not self.message_fields:
+            whole.append(batch.column(batch.num_columns - 1))
         columns = []
-        for values, (is_key, decoder, selection) in zip(decoded, self._parts, strict=True):
+        for values, (is_key, decoder, selection) in zip(whole, self._parts, strict=False):
+            if len(values) > rows.count:
+                values = values.slice(0, rows.count)  # noqa: PLW2901 - only these rows
             texts = decoder.texts(values, tally)
             if self._envelope is not None and not is_key:
-                columns.append(self._unwrap(self._envelope, texts, rows, first, tally))
+                columns.append(self._unwrap(self._envelope, texts, rows, tally))
             elif selection is None:
                 columns.append([texts])
             else:
@@ -232,18 +274,16 @@ class SelectedValues:
         envelope: Envelope,
         values: pa.StructArray,
         rows: MessageColumns,
-        first: int,
         tally: Tally,
     ) -> list[pa.Array]:
         def lose(numbers: list[int], error: PayloadDecodeError) -> None:
-            lose_values(rows, [first + each for each in numbers], error, tally)
+            lose_values(rows, numbers, error, tally)
 
         part = [each for each in dict.fromkeys(self.fields) if not each.is_key]
-        undecoded = [n - first for n in rows.undecoded_rows if 0 <= n - first < len(values)]
         lost = None
-        if undecoded:
+        if rows.undecoded_rows:
             numbers = pa.array(range(len(values)), pa.int64())
-            lost = pc.is_in(numbers, value_set=pa.array(undecoded, pa.int64()))
+            lost = pc.is_in(numbers, value_set=pa.array(rows.undecoded_rows, pa.int64()))
         row, changes = envelope.columns(values, _row_fields(part), lose, lost)
         return [(changes if each.is_change else row)[str(each.field)] for each in part]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,7 +73,7 @@ def _told(columns: MessageColumns) -> list[tuple[object, ...]]:
             batch_indexes(columns).to_pylist(),
             columns.row_bytes(layout.ROW_PAYLOAD).to_pylist(),
             columns.row_bytes(layout.ROW_KEY).to_pylist(),
-            columns.gathered(_PRODUCERS, Tally()).column(0).to_pylist(),
+            columns.gathered(columns.measure(_PRODUCERS), Tally()).column(0).to_pylist(),
             properties.to_pylist(),
             strict=True,
         )
@@ -359,9 +360,8 @@ def _gathered(
         found = (memoryview(each) for each in (names, values, ends))
         gatherer.set_properties(*found, len(names))
     gathering = Gathering([(f"{n}", each) for n, each in enumerate(columns)])
-    made = gathering.record_batch(gatherer)
-    assert made is not None
-    return made
+    size_bytes, notes = gathering.measure(gatherer)
+    return gathering.record_batch(size_bytes, partial(gathering.fill, gatherer, notes))
 
 
 def _odd_fields(rows: Sequence[_Row]) -> set[int]:

@@ -105,7 +105,8 @@ _PAYLOADS: Final = st.one_of(
 def test_rows_do_not_depend_on_their_neighbours(payloads: list[bytes], batch_rows: int) -> None:
     """Decoded rows, and what is lost of them, are those that each payload gives alone."""
     entries = [encode_entry([Message(payload=each) for each in payloads], batched=True)]
-    columns = projection(["id", "text", "items"], values=ValueColumns(_schema()))
+    names = ["__batch_index__", "id", "__producer_name__", "text", "items"]
+    columns = projection(names, values=ValueColumns(_schema()))
     for build in BUILDS:
         with using_build(build), _limits(_ARENA_BYTES, 1 << 20):
             alone = _read(entries, columns, batch_rows=1)
@@ -130,7 +131,8 @@ def test_keys_and_values(type_: str) -> None:
             pair = len(key).to_bytes(4) + key + len(value).to_bytes(4) + value
             messages.append(Message(payload=pair))
     entries = [encode_entry(messages, batched=True)]
-    columns = projection(["__key.text", "id", "items"], values=ValueColumns(_schema(type_)))
+    names = ["__batch_index__", "__key.text", "id", "items"]
+    columns = projection(names, values=ValueColumns(_schema(type_)))
     whole = _read(entries, columns)
     with _limits(_ARENA_BYTES, 1 << 20):
         parts = _read(entries, columns)

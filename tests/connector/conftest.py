@@ -14,9 +14,9 @@ from tests.support.grids import grid
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
-
     from arrow_io.messages.message_columns import MessageColumns
+    from arrow_io.payloads.program import ValueMessage
+    from arrow_io.payloads.shredding import Shredding
     from arrow_io.read_metrics import Tally
 
 __all__ = ["build", "grid"]
@@ -34,11 +34,17 @@ def bucket() -> Iterator[MemoryBucket]:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], int]]:
     """The columns that are decoded, each time, and of how many rows."""
     calls: list[tuple[tuple[str, ...], int]] = []
-    arrays = SelectedValues.arrays
+    decode = SelectedValues.decode
 
-    def spy(values: SelectedValues, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
+    def spy(
+        values: SelectedValues,
+        rows: MessageColumns,
+        tally: Tally,
+        message: ValueMessage,
+        preceding_bytes: int,
+    ) -> list[Shredding]:
         calls.append((tuple(each.name for each in values.fields), rows.count))
-        return arrays(values, rows, tally)
+        return decode(values, rows, tally, message, preceding_bytes)
 
-    monkeypatch.setattr(SelectedValues, "arrays", spy)
+    monkeypatch.setattr(SelectedValues, "decode", spy)
     return calls

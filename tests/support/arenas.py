@@ -6,16 +6,19 @@ shredder, and before the arena is given up for a larger one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from arrow_io.payloads import tables
 from arrow_io.payloads.shredding import WITH_OFFSETS, Misfit, Shredding
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
 
-    from arrow_io.payloads.program import Program
+    from arrow_io.payloads.program import Program, ValueMessage
 
+_T = TypeVar("_T")
 _GUARD: Final = b"\xa5"
 
 
@@ -29,11 +32,25 @@ class GuardedShredding(Shredding):
     guard_bytes: ClassVar[int] = 64
 
     def __init__(
-        self, program: Program, rows: int, payload_bytes: int, *, is_for_one: bool = False
+        self,
+        program: Program,
+        rows: int,
+        payload_bytes: int,
+        *,
+        is_for_one: bool = False,
+        message: ValueMessage | None = None,
+        preceding_bytes: int = 0,
     ) -> None:
         self._gaps: list[tuple[int, int]] = []
         self.growths = 0
-        super().__init__(program, rows, payload_bytes, is_for_one=is_for_one)
+        super().__init__(
+            program,
+            rows,
+            payload_bytes,
+            is_for_one=is_for_one,
+            message=message,
+            preceding_bytes=preceding_bytes,
+        )
 
     def append(
         self, program: Program, data: memoryview, positions: memoryview, first: int, stop: int
@@ -48,11 +65,11 @@ class GuardedShredding(Shredding):
         super().append_null(program)
         self.check()
 
-    def finish(self) -> pa.Array:
+    def record_batch(self, fill: Callable[[memoryview, int], _T]) -> tuple[pa.RecordBatch, _T]:
         """Take the values, and look at the guards."""
-        values = super().finish()
+        batch = super().record_batch(fill)
         self.check()
-        return values
+        return batch
 
     def check(self) -> None:
         """Fail if anything was written beside the regions."""
@@ -66,7 +83,7 @@ class GuardedShredding(Shredding):
 
     def _allocate(self, size_bytes: int) -> None:
         super()._allocate(size_bytes)
-        place = len(self._program.message_prefix)
+        place = len(self._message.layout.prefix)
         self._gaps = []
         for start, stop in (*self._regions(), (size_bytes, size_bytes)):
             assert start - place >= self.guard_bytes or start == stop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from arrow_io.columns import Origin, Projection
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.payloads.value_columns import ValueColumns
 from arrow_io.read_metrics import Tally
@@ -72,9 +73,12 @@ def values_of(
     columns = ValueColumns(schema, **options)
     fields = {each.name: each for each in columns.fields}
     wanted = [fields[name] for name in (fields if names is None else names)]
-    (arrays,) = columns.select(wanted).arrays(rows, Tally() if tally is None else tally)
-    for field, values in zip(wanted, arrays, strict=True):
-        values.validate(full=True)
-        assert values.type == field.type
-        assert len(values) == rows.count
-    return {field.name: comparable(values) for field, values in zip(wanted, arrays, strict=True)}
+    projection = Projection(tuple((each.name, each.name) for each in wanted), columns)
+    assembly = projection.assembly(Origin())
+    (batch,) = assembly.record_batches(rows, Tally() if tally is None else tally)
+    batch.validate(full=True)
+    assert batch.schema.types == [each.type for each in wanted]
+    assert batch.num_rows == rows.count
+    return {
+        field.name: comparable(values) for field, values in zip(wanted, batch.columns, strict=True)
+    }

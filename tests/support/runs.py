@@ -59,10 +59,11 @@ def runs_of(
 def batch_indexes(columns: MessageColumns) -> pa.Int32Array:
     """The batch index of each row; null if it was not batched."""
     indexes = Gathered(layout.GATHERED_BATCH_INDEXES, layout.ROW_BATCH_INDEX, pa.int32())
-    return columns.gathered(Gathering([("", indexes)]), Tally()).column(0)
+    return columns.gathered(columns.measure(Gathering([("", indexes)])), Tally()).column(0)
 
 
 def properties_of(columns: MessageColumns, tally: Tally | None = None) -> pa.MapArray:
     """The properties of each row."""
     properties = Gathered(layout.GATHERED_PROPERTIES, 0, PROPERTIES)
-    return columns.gathered(Gathering([("", properties)]), tally or Tally()).column(0)
+    measured = columns.measure(Gathering([("", properties)]))
+    return columns.gathered(measured, tally or Tally()).column(0)

@@ -53,27 +53,24 @@ class Ours:
         info = SchemaInfo(payloads.type, payloads.definition)
         self._decoder = PayloadDecoder(info, PulsarVersions(info), "us")
         self.type = self._decoder.arrow_type
-        self._rows = rows
-        self._count = len(payloads.positions)
         # What errors locate messages by, and the size of arenas depends on.
         self._messages = MessageColumns(1)
-        self._messages.count = self._count
+        self._messages.count = len(payloads.positions)
         self._messages.size_bytes = len(payloads.data)
         # The core reads blocks of bytes; buffers of entries have bytes after the last payload, too.
         data = memoryview(payloads.data + bytes(64))[: len(payloads.data)]
-        self._source = Source(0, self._count, data, memoryview(payloads.positions), None)
+        positions = memoryview(payloads.positions)
+        parts = (positions[first : first + rows] for first in range(0, len(positions), rows))
+        self._sources = [Source(0, len(part), data, part, None) for part in parts]
         self._tally = Tally()
 
     def _arrays(self) -> Iterator[pa.Array]:
-        first = 0
-        while first < self._count:
-            stop = min(first + self._rows, self._count)
-            values = decode(
-                self._decoder, [self._source], None, self._messages, self._tally,
-                first=first, stop=stop,
-            )  # fmt: skip
-            yield values
-            first += len(values)
+        for source in self._sources:
+            decoded = decode(
+                self._decoder, [source], None, self._messages, self._tally, stop=source.stop
+            )
+            assert decoded.count == source.stop
+            yield decoded.finish()
 
     def run(self) -> int:
         """Decode all payloads; see `Decoding`."""
