@@ -322,13 +322,7 @@ class Projection:
     @property
     def needs(self) -> Needs:
         """The parts of messages that the columns are made from."""
-        fields = self._fields
-        each = [_PAYLOAD if own in fields else _BY_NAME[own].needs for _, own in self.columns]
-        return Needs(
-            metadata=any(n.metadata for n in each),
-            members=any(n.members for n in each),
-            payload=any(n.payload for n in each),
-        )
+        return _needs(self)
 
     @property
     def _default_names(self) -> list[str]:
@@ -498,6 +492,18 @@ def _schema(projection: Projection) -> pa.Schema:
             pa.field(name, fields[own].type if own in fields else _BY_NAME[own].type)
             for name, own in projection.columns
         ]
+    )
+
+
+@lru_cache(maxsize=64)
+def _needs(projection: Projection) -> Needs:
+    """Return the needs, cached: a read looks at them several times."""
+    fields = projection._fields
+    each = [_PAYLOAD if own in fields else _BY_NAME[own].needs for _, own in projection.columns]
+    return Needs(
+        metadata=any(n.metadata for n in each),
+        members=any(n.members for n in each),
+        payload=any(n.payload for n in each),
     )
 
 

@@ -319,12 +319,12 @@ class Arena:
         first: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
         is_canonical: cython.bint = False,
-    ) -> None:
+    ) -> int:
         """Append the values of the payloads at positions `[first, stop)` of `data`.
 
         The result is `[row, code, node, offset]`: the payload that was not appended, or `stop` if
         all were; the reason; the node that refused its value, or `ABSENT`; and where in `data` the
-        problem was found.
+        problem was found. The code is also returned.
 
         Args:
             data: The bytes.
@@ -377,6 +377,7 @@ class Arena:
         self.result[tables.RESULT_CODE] = self.code
         self.result[tables.RESULT_NODE] = self.code_node
         self.result[tables.RESULT_OFFSET] = self.code_offset
+        return self.code
 
     def append_null(self) -> bool:
         """Append a null for a payload that cannot be decoded; return False if there is no room."""

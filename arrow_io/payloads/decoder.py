@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _READ_OFFSET: Final = "__AVRO_READ_OFFSET__"
 _MAX_OFFSET_DIGITS: Final = 4
+_MAX_RECENT: Final = 16
+"""Maximum number of names of schemas whose programs are found without resolving the name."""
 
 
 def is_decodable(schema: TopicSchema) -> bool:
@@ -96,6 +98,8 @@ class PayloadDecoder:
         self._time_unit = time_unit
         self._is_debezium = is_debezium
         self._programs: dict[tuple[int | None, Selection | None], Program] = {}
+        # By the name of the schema, the last selection of fields and its program.
+        self._recent: dict[bytes | None, tuple[Selection | None, Program]] = {}
 
     @cached_property
     def shape(self) -> Shape:
@@ -148,6 +152,9 @@ class PayloadDecoder:
             SchemaError: The schema has another type, or cannot be read.
             StorageError: The registry cannot be asked for the schema.
         """
+        recent = self._recent.get(schema_name)
+        if recent is not None and recent[0] is fields:
+            return recent[1]
         number = self._writers.resolve(schema_name)
         key = (number if self._needs_writer else None, fields)
         program = self._programs.get(key)
@@ -155,6 +162,10 @@ class PayloadDecoder:
             shape = self.shape if fields is None else self.shape.select(fields)
             # If two threads compile the same program, both use the first one that is stored.
             program = self._programs.setdefault(key, self._compile(key[0], shape))
+        if len(self._recent) >= _MAX_RECENT:
+            # Names are those of messages, and may be any number.
+            self._recent.clear()
+        self._recent[schema_name] = fields, program
         return program
 
     @cached_property

@@ -143,11 +143,8 @@ class Shredding:
         """
         arena = self._arena_of(program)
         row, last = first, min(stop, first + self.room)
-        while row < last:
-            arena.shred(data, positions, row, last)
+        while row < last and arena.shred(data, positions, row, last) != tables.OK:
             row, code, node, offset = self._result
-            if code == tables.OK:
-                break
             if code == tables.FULL:
                 if self._grow():
                     continue
@@ -166,7 +163,7 @@ class Shredding:
                     return self._too_large(row, path)
                 return Misfit(row, code, path, min(max(0, offset - start), length))
             row += 1
-        return Misfit(row, tables.FULL, "", 0) if row < stop else None
+        return Misfit(last, tables.FULL, "", 0) if last < stop else None
 
     def _too_large(self, row: int, path: str) -> Misfit:
         code = tables.TOO_LARGE if self._is_for_one else tables.FULL
@@ -243,8 +240,8 @@ class Shredding:
         position = memoryview(_numbers([len(canonical)]))
         arena = self._arena_of(program)
         while True:
-            arena.shred(memoryview(canonical), position, 0, 1, is_canonical=True)
-            _, code, node, _ = self._result
+            code = arena.shred(memoryview(canonical), position, 0, 1, is_canonical=True)
+            node = self._result[tables.RESULT_NODE]
             if code != tables.FULL:
                 return code, node
             if not self._grow():

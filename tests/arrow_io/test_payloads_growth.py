@@ -198,9 +198,9 @@ def _walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         def __init__(self, run: Any) -> None:  # noqa: ANN401
             self._run = run
 
-        def shred(self, data: memoryview, positions: memoryview, first: int, *rest: Any) -> None:  # noqa: ANN401
+        def shred(self, data: memoryview, positions: memoryview, first: int, *rest: Any) -> object:  # noqa: ANN401
             rows.append(first)
-            self._run.shred(data, positions, first, *rest)
+            return self._run.shred(data, positions, first, *rest)
 
     monkeypatch.setattr(
         GuardedShredding, "_arena_of", lambda self, program: _Counted(arena_of(self, program))
