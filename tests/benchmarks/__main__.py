@@ -378,8 +378,10 @@ def _print_many_cores(messages: int | None, rounds: int) -> None:
 
 
 def _print_batches(rows: list[MeasuredBatch]) -> None:
-    lines = [("a batch of one row", "µs", "calls")]
-    lines.extend((row.name, f"{row.seconds * 1e6:.1f}", f"{row.calls}") for row in rows)
+    lines = [("a record batch", "rows", "µs", "calls")]
+    lines.extend(
+        (row.name, f"{row.rows:,}", f"{row.seconds * 1e6:.1f}", f"{row.calls}") for row in rows
+    )
     print()  # noqa: T201
     _print_aligned(lines)
 

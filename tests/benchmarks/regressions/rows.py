@@ -22,7 +22,7 @@ import fsspec
 import pyarrow as pa
 
 from tests.benchmarks import copying
-from tests.benchmarks.batches import decode_row, one_row_payloads
+from tests.benchmarks.batches import record_batches
 from tests.benchmarks.decoding import (
     BLOCK_RANGE_BYTES,
     SCANS,
@@ -43,7 +43,6 @@ from tests.support.benchmark_ledgers import BENCHMARK_LEDGERS, JSON_LZ4
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from arrow_io.payloads.program import Program
     from tests.benchmarks.peers.payloads import Kind
     from tests.support.benchmark_ledgers import BenchmarkLedger
 
@@ -80,8 +79,8 @@ def open_rows(folder: str, messages: int | None) -> dict[str, Callable[[], Row]]
     for ledger in BENCHMARK_LEDGERS:
         scans = (*SCANS, *(TYPED_SCANS if ledger.schema else ()))
         rows |= {f"{ledger.name}, {name}": partial(_scan, inputs, ledger, name) for name in scans}
-    for name, (program, payload) in one_row_payloads().items():
-        rows[f"one row of {name}"] = partial(_one_row, program, payload)
+    for name, make in record_batches(1).items():
+        rows[f"one row of {name}"] = partial(_one_row, make)
     for kind in KINDS:
         for size in _BATCH_ROWS:
             rows[f"{kind.name}, {size:,} rows a batch"] = partial(_decoder, inputs, kind, size)
@@ -148,17 +147,17 @@ def _scan(inputs: _Inputs, ledger: BenchmarkLedger, name: str) -> Row:
     return Row(partial(scan, dataset, columns), floor)
 
 
-def _one_row(program: Program, payload: bytes) -> Row:
-    """Compare record batches of one row with Arrow's arrays of the same values in Python."""
-    values = decode_row(program, payload)
-    objects, type_ = values.to_pylist(), values.type
+def _one_row(make: Callable[[], pa.RecordBatch]) -> Row:
+    """Compare record batches of one row with those that Arrow makes of Python's values."""
+    batch = make()
+    rows, schema = batch.to_pylist(), batch.schema
 
     def run() -> int:
-        return sum(len(decode_row(program, payload)) for _ in range(_BATCHES))
+        return sum(make().num_rows for _ in range(_BATCHES))
 
     def floor() -> None:
         for _ in range(_BATCHES):
-            pa.array(objects, type_)
+            pa.RecordBatch.from_pylist(rows, schema)
 
     return Row(run, floor)
 
