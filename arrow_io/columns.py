@@ -453,8 +453,10 @@ class Assembly:
         # Decode all typed columns of a payload together: the payload is parsed once.
         decoded = self._values.decode(rows, tally, self._message, measured.size_bytes)
         if decoded[-1].count < rows.count:
+            room_bytes = measured.size_bytes
             rows = rows.part(0, decoded[-1].count)
             measured = rows.measure(self._gathering)
+            assert measured.size_bytes <= room_bytes  # noqa: S101 - the message has no more
         batch = rows.gathered(measured, tally, decoded[-1])
         return batch if self._is_ordered else self._complete(batch, rows, decoded, tally)
 

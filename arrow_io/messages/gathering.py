@@ -82,11 +82,14 @@ class Gathering:
             nodes += len(parts)
             buffers += sum(2 + (part.kind >= layout.GATHERED_ENTRY_BYTES) for part in parts)
         self._numbers = memoryview(array("q", [n for each in self._columns for n in each[:2]]))
-        self._notes_bytes = 8 * layout.NOTE_WIDTH * len(self._columns)
+        self._count = len(self._columns)
+        self._notes_bytes = 8 * layout.NOTE_WIDTH * self._count
         fields = tuple(pa.field(name, each.type) for name, each in named)
         own = ColumnGroup(fields, nodes, buffers)
         self._has_only_following = not named and following is not None
         self.layout = MessageLayout((own,) if following is None else (own, following))
+        self._body = len(self.layout.prefix)
+        _, self._buffer = self.layout.positions[0]
 
     def measure(
         self,
@@ -99,7 +102,7 @@ class Gathering:
         notes = array("q", bytes(self._notes_bytes))
         if self._has_only_following:
             return 0, notes
-        return gatherer.measure(self._numbers, len(self._columns), notes), notes
+        return gatherer.measure(self._numbers, self._count, notes), notes
 
     def fill(
         self,
@@ -123,9 +126,9 @@ class Gathering:
         """
         if self._has_only_following:
             return []
-        body, (_, buffer) = len(self.layout.prefix), self.layout.positions[0]
+        body = self._body
         odd = gatherer.fill(
-            self._numbers, len(self._columns), notes, message, body, start - body, buffer
+            self._numbers, self._count, notes, message, body, start - body, self._buffer
         )
         return self._find_odd(notes) if odd else []
 
@@ -136,11 +139,11 @@ class Gathering:
 
         `size_bytes` is the size that `measure` returned.
         """
-        prefix = self.layout.prefix
-        buffer = allocate(len(prefix) + size_bytes)
+        body = self._body
+        buffer = allocate(body + size_bytes)
         message = memoryview(buffer).cast("B")
-        message[: len(prefix)] = prefix
-        result = fill(message, len(prefix))
+        message[:body] = self.layout.prefix
+        result = fill(message, body)
         return pa.ipc.read_record_batch(buffer, self.layout.schema), result
 
     def _find_odd(self, notes: array[int]) -> list[tuple[int, Gathered]]:
