@@ -184,13 +184,17 @@ class Shredder(Arena):
         row: cython.longlong
         self.seconds = 0
         self.nanoseconds = 0
-        if links[ops[at + tables.D] + tables.COUNT] > tables.MAX_FIELD_BITS:
-            self._mark_unseen(ops[at + tables.D], k)
+        if links[ops[at + tables.D] + tables.MARKS] != tables.ABSENT:
+            self._clear_marks(ops[at + tables.D])
         while i < stop:
             tag = p[i]
             if tag < 0x80:
                 field = links[fields + tag]
                 i += 1
+            elif i + 1 < stop and p[i + 1] < 0x80:
+                tag = tag & 0x7F | p[i + 1] << 7
+                field = self._find(fields - tables.TABLE, tag)
+                i += 2
             else:
                 i = self._read_short_number(i, stop)
                 if i < 0:
@@ -210,8 +214,9 @@ class Shredder(Arena):
                     return -1
                 continue
             bit = ops[field + tables.C]
-            repeated_bits |= field_bits & bit
-            field_bits |= bit
+            # Marks are no bits.
+            repeated_bits |= field_bits & bit & ~(bit >> 63)
+            field_bits |= bit & ~(bit >> 63)
             opcode = ops[field + tables.OPCODE]
             node = ops[field + tables.NODE]
             if opcode < tables.PROTO_STRING:
@@ -236,7 +241,7 @@ class Shredder(Arena):
                         return -1
                     continue
                 if opcode == tables.PROTO_OTHER:
-                    if not self._is_first(field, field_bits, k):
+                    if not self._is_first(field, field_bits):
                         return -1
                     continue
                 row = self._take_row(node, bit, k)
@@ -254,7 +259,7 @@ class Shredder(Arena):
                 i = self._read_enum_field(at, field, k, i, stop)
                 if i < 0:
                     return -1
-                if self.number == tables.ABSENT and repeated_bits & bit == 0:
+                if self.number == tables.ABSENT and bit > 0 and repeated_bits & bit == 0:
                     field_bits ^= bit
             else:
                 i = self._read_other_field(field, tag, field_bits, k, i, stop, depth)
@@ -348,7 +353,7 @@ class Shredder(Arena):
         i = self._skip_field(tag, i, stop, depth)
         if i < 0:
             return self._fail_in(at)
-        if opcode == tables.PROTO_OTHER and not self._is_first(at, field_bits, k):
+        if opcode == tables.PROTO_OTHER and not self._is_first(at, field_bits):
             return -1
         if opcode == tables.PROTO_RAW and not self._put_data(
             opcode, self.ops[at + tables.NODE], k, start, self.number - start
@@ -418,14 +423,13 @@ class Shredder(Arena):
         fields: cython.Py_ssize_t = self.ops[at + tables.D]
         missing_bits: cython.longlong = links[fields + tables.NEEDED] & ~field_bits & _EVERY_BIT
         first: cython.Py_ssize_t = fields + tables.FIELDS
-        link: cython.Py_ssize_t
         if opcode == tables.PROTO_TIMESTAMP:
             return i if self._close_timestamp(at, k, i) else -1
         if opcode == tables.PROTO_MESSAGE:
             if nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.BYTE:
                 self.a8[nodes[node * tables.NODE_WIDTH + tables.DATA] + k] = 1
                 return i
-            if more != tables.ABSENT and not self._has_one_of_each(more, field_bits, k):
+            if more != tables.ABSENT and not self._has_one_of_each(more, field_bits):
                 return self._fail(tables.NOT_CANONICAL, node, i)
         if repeated_bits & _EVERY_BIT != 0:
             return self._fail(tables.NOT_CANONICAL, node, i)
@@ -442,44 +446,54 @@ class Shredder(Arena):
             if not self._empty_message(more, k, i, depth):
                 return -1
             missing_bits ^= _VALUE_BIT
-        while missing_bits != 0:
-            node = links[first + _lowest_bit(missing_bits)]
-            if not self._put_constant_in(
-                node, k, nodes[node * tables.NODE_WIDTH + tables.IF_MISSING]
-            ):
-                return -1
-            missing_bits &= missing_bits - 1
-        for link in range(first + tables.MAX_FIELD_BITS, first + links[fields + tables.COUNT]):
-            if not self._close_unseen(links[link], k, i):
-                return -1
-        return i
+        if links[fields + tables.MARKS] != tables.ABSENT:
+            return i if self._put_unmarked(fields, k) else -1
+        return i if self._put_missing(first, missing_bits, k) else -1
 
     @cython.cfunc
+    @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _mark_unseen(self, fields: cython.Py_ssize_t, k: cython.longlong) -> cython.void:
-        """Mark the fields of a message that have no bits as not seen."""
-        first: cython.Py_ssize_t = fields + tables.FIELDS
-        link: cython.Py_ssize_t
-        for link in range(first + tables.MAX_FIELD_BITS, first + self.links[fields + tables.COUNT]):
-            self.a8[self.nodes[self.links[link] * tables.NODE_WIDTH + tables.VALID] + k] = (
-                tables.UNSEEN
-            )
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _close_unseen(
-        self, node: cython.Py_ssize_t, k: cython.longlong, i: cython.Py_ssize_t
+    def _put_missing(
+        self, first: cython.Py_ssize_t, missing_bits: cython.longlong, k: cython.longlong
     ) -> cython.bint:
-        place: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k
-        missing: cython.longlong = self.nodes[node * tables.NODE_WIDTH + tables.IF_MISSING]
-        if self.a8[place] == tables.REPEATED:
-            self._fail(tables.NOT_CANONICAL, node, i)
-            return False
-        if self.a8[place] == tables.UNSEEN:
-            self.a8[place] = missing != tables.NULL
-            return missing < 0 or self._put_constant_in(node, k, missing)
+        """Put the constants of missing fields; the link of the node of the first bit is `first`."""
+        node: cython.Py_ssize_t
+        while missing_bits != 0:
+            node = self.links[first + _lowest_bit(missing_bits)]
+            if not self._put_constant_in(
+                node, k, self.nodes[node * tables.NODE_WIDTH + tables.IF_MISSING]
+            ):
+                return False
+            missing_bits &= missing_bits - 1
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _clear_marks(self, fields: cython.Py_ssize_t) -> cython.void:
+        first: cython.Py_ssize_t = self.links[fields + tables.MARKS]
+        n: cython.Py_ssize_t
+        for n in range(_mark_hints(self.links[fields + tables.COUNT])):
+            self.hints[first + n] = 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_unmarked(self, fields: cython.Py_ssize_t, k: cython.longlong) -> cython.bint:
+        """Put the constants of missing fields that have marks."""
+        marks: cython.Py_ssize_t = self.links[fields + tables.MARKS]
+        count: cython.Py_ssize_t = self.links[fields + tables.COUNT]
+        needed: cython.Py_ssize_t = fields + tables.FIELDS + count
+        first: cython.Py_ssize_t = fields + tables.FIELDS
+        n: cython.Py_ssize_t
+        for n in range(_mark_hints(count)):
+            if not self._put_missing(
+                first + n * tables.MARKS_PER_HINT,
+                self.links[needed + n] & ~self.hints[marks + n],
+                k,
+            ):
+                return False
         return True
 
     @cython.cfunc
@@ -502,15 +516,13 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _has_one_of_each(
-        self, link: cython.Py_ssize_t, field_bits: cython.longlong, k: cython.longlong
-    ) -> cython.bint:
+    def _has_one_of_each(self, link: cython.Py_ssize_t, field_bits: cython.longlong) -> cython.bint:
         """Return whether no oneof of a message has two members that were seen."""
         n: cython.Py_ssize_t
         count: cython.longlong = self.links[link]
         link += 1
         for n in range(count):
-            if self._count_members(link, field_bits, k) > 1:
+            if self._count_members(link, field_bits) > 1:
                 return False
             link += 2 + self.links[link + 1]
         return True
@@ -520,29 +532,31 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _count_members(
-        self, link: cython.Py_ssize_t, field_bits: cython.longlong, k: cython.longlong
+        self, link: cython.Py_ssize_t, field_bits: cython.longlong
     ) -> cython.longlong:
-        """Count the members of a oneof that were seen in row `k`'s message; 2 may mean more."""
+        """Count the members of a oneof that were seen in the message; 2 may mean more."""
         bits: cython.longlong = self.links[link] & field_bits
         count: cython.longlong = 0
         item: cython.Py_ssize_t
-        place: cython.Py_ssize_t
         if bits != 0:
             count = 1 if bits & (bits - 1) == 0 else 2
         for item in range(link + 2, link + 2 + self.links[link + 1]):
-            place = self.nodes[self.links[item] * tables.NODE_WIDTH + tables.VALID] + k
-            if self.a8[place] != tables.UNSEEN:
-                count += 1
+            count += self._is_marked(self.links[item])
         return count
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _is_marked(self, mark: cython.longlong) -> cython.bint:
+        return self.hints[mark // tables.MARKS_PER_HINT] >> mark % tables.MARKS_PER_HINT & 1
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _is_first(
-        self, at: cython.Py_ssize_t, field_bits: cython.longlong, k: cython.longlong
-    ) -> cython.bint:
+    def _is_first(self, at: cython.Py_ssize_t, field_bits: cython.longlong) -> cython.bint:
         """Return whether no other member of the oneof was seen before this skipped one."""
-        if self._count_members(self.ops[at + tables.A], field_bits, k) == 0:
+        if self._count_members(self.ops[at + tables.A], field_bits) == 0:
             return True
         self._fail(tables.NOT_CANONICAL, self.ops[at + tables.NODE], 0)
         return False
@@ -1242,7 +1256,7 @@ class Shredder(Arena):
     def _take_row(
         self, node: cython.Py_ssize_t, bit: cython.longlong, k: cython.longlong
     ) -> cython.longlong:
-        """Return the row for a field with this bit in the message of row `k`; −1: none left."""
+        """Return the row for a field with this bit or mark in the message of row `k`, or −1."""
         row: cython.longlong
         if bit > 0:
             self.a8[self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k] = 1
@@ -1251,7 +1265,7 @@ class Shredder(Arena):
             row = self._take_slot_inline(node)
             self._end_list(node, k)
             return row
-        return self._mark_seen(node, k)
+        return self._mark(~bit, node, k)
 
     @cython.cfunc
     @cython.inline
@@ -1263,12 +1277,17 @@ class Shredder(Arena):
         self.a32[place + 1] = self.counts[node]
 
     @cython.cfunc
+    @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _mark_seen(self, node: cython.Py_ssize_t, k: cython.longlong) -> cython.longlong:
-        """Mark a field without a bit as seen in row `k`, and return the row."""
-        place: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k
-        self.a8[place] = 1 if self.a8[place] == tables.UNSEEN else tables.REPEATED
+    def _mark(
+        self, mark: cython.longlong, node: cython.Py_ssize_t, k: cython.longlong
+    ) -> cython.longlong:
+        """Mark a field as seen in row `k`, and return the row; −1: it was seen before."""
+        if self._is_marked(mark):
+            return self._fail(tables.NOT_CANONICAL, node, 0)
+        self.hints[mark // tables.MARKS_PER_HINT] |= _bit(mark % tables.MARKS_PER_HINT)
+        self.a8[self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k] = 1
         return k
 
     @cython.cfunc
@@ -1799,6 +1818,24 @@ class Shredder(Arena):
             else:
                 high = middle
         return tables.ABSENT
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _mark_hints(count: cython.longlong) -> cython.longlong:
+    """Return the number of hints for so many marks."""
+    return (count + tables.MARKS_PER_HINT - 1) // tables.MARKS_PER_HINT
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _bit(number: cython.longlong) -> cython.longlong:
+    one: cython.longlong = 1
+    return one << number
 
 
 @cython.cfunc

@@ -98,12 +98,12 @@ cdef enum:
     ONEOF = 1
     COLUMNS = 2
     STEPS = 3
-    COUNT = 4
-    FIELDS = 5
+    MARKS = 4
+    COUNT = 5
+    FIELDS = 6
     MAX_FIELD_BITS = 62
+    MARKS_PER_HINT = 32
     BY_TAG = 128
-    UNSEEN = 2
-    REPEATED = 3
     STEP_OP = 0
     STEP_TAG = 1
     STEP_MASK = 2

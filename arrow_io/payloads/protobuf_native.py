@@ -26,7 +26,6 @@ proto2 allows, and times outside their column's range are errors.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -60,8 +59,6 @@ _SKIPS: Final = {
     _DELIMITED: tables.SKIP_BYTES,
     _FOUR_BYTES: tables.SKIP_FOUR_BYTES,
 }
-# Marks a field without a bit of its own.
-_MORE_BITS: Final = -1 << 63
 # A `NEEDED` bit that no field has, so that `_close` always runs when the message ends.
 _MORE: Final = 1 << tables.MAX_FIELD_BITS
 
@@ -239,7 +236,8 @@ class _Compiler:
         if pa.types.is_binary(shape.type) and not is_wrapper(message):
             return self._builder.add(tables.PROTO_RAW, node, 0, 0, bit)
         op = self._builder.reserve()
-        oneofs = self._oneofs(message, shape, node)
+        bits = self._bits(shape)
+        oneofs = _oneofs(message, shape, bits)
         ends = (_MORE, 0)
         if is_timestamp(message):
             opcode, more = tables.PROTO_TIMESTAMP, UNITS[shape.type.unit]
@@ -250,14 +248,15 @@ class _Compiler:
             ops = self._single(message.fields[0], shape, node, _bit(0))
         else:
             opcode, more = tables.PROTO_MESSAGE, self._link_oneofs(oneofs)
-            ops = self._fields(message, shape, node)
+            ops = self._fields(message, shape, node, bits)
             ends = _ends(shape, oneofs)
         table = self._ops_by_tag(ops, more, _SKIPS)
         batch_links = (tables.ABSENT, tables.ABSENT)
         if ends[0] != _MORE:
             skipped_tags = _skipped_tags(message, shape)
-            batch_links = (self._columns(op, ops, _SKIPS), self._steps(op, ops, skipped_tags))
-        fields = self._field_nodes(shape, node, ends, batch_links)
+            columns = tables.ABSENT if _is_wide(shape) else self._columns(op, ops, _SKIPS)
+            batch_links = (columns, self._steps(op, ops, skipped_tags))
+        fields = self._field_nodes(shape, node, ends, batch_links, bits)
         return self._builder.set(op, opcode, node, table, end_tag, bit, fields)
 
     def _columns(self, message: int, ops: dict[int, int], skips: Mapping[int, int]) -> int:
@@ -346,46 +345,63 @@ class _Compiler:
         }
 
     def _field_nodes(
-        self, shape: Shape, node: int, ends: tuple[int, int], batch_links: tuple[int, int]
+        self,
+        shape: Shape,
+        node: int,
+        ends: tuple[int, int],
+        batch_links: tuple[int, int],
+        bits: Mapping[str, int],
     ) -> int:
         """Return the link of the fields that are checked when a message ends.
 
         `ends` holds its `NEEDED`, still without the fields whose missing values become a constant,
-        and its `ONEOF`; `batch_links` its `COLUMNS` and `STEPS`.
+        and its `ONEOF`; `batch_links` its `COLUMNS` and `STEPS`; `bits` those of its fields.
         """
         needed, oneof = ends
         fields = [each for each in shape.children_at(node) if each[0].storage != tables.LIST]
-        for number, (child, _) in enumerate(fields[: tables.MAX_FIELD_BITS]):
-            needed |= _bit(number) if child.if_missing else 0
+        constants = [number for number, (child, _) in enumerate(fields) if child.if_missing]
+        marks, needed_marks = tables.ABSENT, []
+        if _is_wide(shape):
+            marks = ~bits[fields[0][0].name] // tables.MARKS_PER_HINT
+            needed_marks = [0] * _mark_hints(len(fields))
+            for number in constants:
+                needed_marks[number // tables.MARKS_PER_HINT] |= 1 << number % tables.MARKS_PER_HINT
+            needed |= _MORE if constants else 0
+        else:
+            needed |= sum(map(_bit, constants))
         below = (number for _, number in fields)
-        return self._builder.link([needed, oneof, *batch_links, len(fields), *below])
+        return self._builder.link(
+            [needed, oneof, *batch_links, marks, len(fields), *below, *needed_marks]
+        )
 
-    def _oneofs(self, message: Descriptor, shape: Shape, node: int) -> list[list[int]]:
-        """Return the oneofs that have at least two members in a shape."""
-        children, bits = _children(shape, node), _bits(shape, node)
-        members = [
-            [each.name for each in oneof.fields if each.name in children]
-            for oneof in message.oneofs
-        ]
-        return [_oneof(names, children, bits) for names in members if len(names) > 1]
+    def _bits(self, shape: Shape) -> dict[str, int]:
+        """Return the bits of a shape's children (`tables`), by name; 0 for lists."""
+        names = [child.name for child in shape.children if child.storage != tables.LIST]
+        bits = dict.fromkeys((child.name for child in shape.children), 0)
+        if not _is_wide(shape):
+            return bits | {name: _bit(number) for number, name in enumerate(names)}
+        first = self._builder.reserve_hints(_mark_hints(len(names))) * tables.MARKS_PER_HINT
+        return bits | {name: ~number for number, name in enumerate(names, first)}
 
     def _link_oneofs(self, oneofs: list[list[int]]) -> int:
         if not oneofs:
             return tables.ABSENT
         return self._builder.link([len(oneofs), *(n for each in oneofs for n in each)])
 
-    def _fields(self, message: Descriptor, shape: Shape, node: int) -> dict[int, int]:
+    def _fields(
+        self, message: Descriptor, shape: Shape, node: int, bits: Mapping[str, int]
+    ) -> dict[int, int]:
         """Return ops by tag for those fields of a message that the shape has."""
-        children, bits = _children(shape, node), _bits(shape, node)
+        children = _children(shape, node)
         ops: dict[int, int] = {}
         for field in message.fields:
             if field.name in children:
-                ops |= self._field(field, *children[field.name], bits.get(field.name, 0))
+                ops |= self._field(field, *children[field.name], bits[field.name])
                 continue
             members = field.containing_oneof.fields if field.containing_oneof is not None else ()
             siblings = [each.name for each in members if each.name in children]
             if siblings:
-                link = self._builder.link(_oneof(siblings, children, bits))
+                link = self._builder.link(_oneof(siblings, bits))
                 tag = field.number << 3 | _wire_type(field)
                 ops[tag] = self._builder.add(tables.PROTO_OTHER, node, link)
         return ops
@@ -417,7 +433,8 @@ class _Compiler:
         batch_links = (tables.ABSENT, tables.ABSENT)
         if is_simple:
             batch_links = (self._columns(op, ops, {}), self._steps(op, ops, {}))
-        fields = self._field_nodes(shape, node, (0 if is_simple else _bit(1), 0), batch_links)
+        ends = (0 if is_simple else _bit(1), 0)
+        fields = self._field_nodes(shape, node, ends, batch_links, {})
         # No skips: an unknown field in an entry makes the library drop the entry.
         table = self._ops_by_tag(ops, more, {})
         return self._builder.set(op, tables.PROTO_ENTRY, node, table, tables.ABSENT, 0, fields)
@@ -492,8 +509,16 @@ def _wire_type(field: FieldDescriptor) -> int:
 
 
 def _bit(number: int) -> int:
-    """Return the bit of a field of a message; lists have none."""
-    return 1 << number if number < tables.MAX_FIELD_BITS else _MORE_BITS
+    return 1 << number
+
+
+def _is_wide(shape: Shape) -> bool:
+    """Return whether the fields of a message have marks instead of bits."""
+    return sum(child.storage != tables.LIST for child in shape.children) > tables.MAX_FIELD_BITS
+
+
+def _mark_hints(count: int) -> int:
+    return -(-count // tables.MARKS_PER_HINT)
 
 
 def _op_start(op: int | None) -> int:
@@ -504,31 +529,25 @@ def _with_count(numbers: list[int]) -> list[int]:
     return [len(numbers), *numbers]
 
 
-def _bits(shape: Shape, node: int) -> dict[str, int]:
-    """Return the bits of a shape's children, by name; 0 for lists."""
-    numbers = itertools.count()
-    return {
-        child.name: 0 if child.storage == tables.LIST else _bit(next(numbers))
-        for child, _ in shape.children_at(node)
-    }
-
-
 def _ends(shape: Shape, oneofs: list[list[int]]) -> tuple[int, int]:
     """Return the `NEEDED` and `ONEOF` of a message that is not a timestamp or wrapper."""
-    if (
-        shape.storage != tables.STRUCT
-        or len(shape.children) > tables.MAX_FIELD_BITS
-        or len(oneofs) > 1
-    ):
+    if shape.storage != tables.STRUCT or len(oneofs) > (0 if _is_wide(shape) else 1):
         return _MORE, 0
     return 0, oneofs[0][0] if oneofs else 0
 
 
-def _oneof(
-    names: list[str], children: dict[str, tuple[Shape, int]], bits: dict[str, int]
-) -> list[int]:
-    additional_nodes = [children[name][1] for name in names if bits[name] == _MORE_BITS]
-    return [sum(max(0, bits[name]) for name in names), len(additional_nodes), *additional_nodes]
+def _oneofs(message: Descriptor, shape: Shape, bits: Mapping[str, int]) -> list[list[int]]:
+    """Return the oneofs that have at least two members in a shape."""
+    names = {child.name for child in shape.children}
+    members = [
+        [each.name for each in oneof.fields if each.name in names] for oneof in message.oneofs
+    ]
+    return [_oneof(each, bits) for each in members if len(each) > 1]
+
+
+def _oneof(names: list[str], bits: Mapping[str, int]) -> list[int]:
+    marks = [~bits[name] for name in names if bits[name] < 0]
+    return [sum(max(0, bits[name]) for name in names), len(marks), *marks]
 
 
 def _children(shape: Shape, node: int) -> dict[str, tuple[Shape, int]]:

@@ -107,10 +107,10 @@ OP_WIDTH = 8
     JSON_RECORD,
     JSON_UNION,  # A: link of an op for each kind of token
     JSON_RAW,
-    # Protobuf's wire format. All ops have C: the bit in the enclosing message; negative if no bit
-    # was left, 0 for an item. Messages have B: the tag that ends a group; D: link of the fields.
-    # Ops that can be read by columns have E: hint of the number of tokens, followed by the tokens;
-    # F: the maximum number of tokens, a power of two, minus one.
+    # Protobuf's wire format. All ops have C: the bit in the enclosing message; negative if it has a
+    # mark instead, 0 for an item. Messages have B: the tag that ends a group; D: link of the
+    # fields. Ops that can be read by columns have E: hint of the number of tokens, followed by the
+    # tokens; F: the maximum number of tokens, a power of two, minus one.
     PROTO_INT32,  # the lower half of a number; or four bytes
     PROTO_INT64,  # a number; or eight bytes
     PROTO_SINT32,
@@ -137,13 +137,15 @@ MULTIPLIER, DIVISOR, LOW, HIGH = range(4)
 
 # The fields of a protobuf message: NEEDED, the bits of fields that must be seen, or else the end of
 # the message needs work; ONEOF, the bits of its oneof if it has exactly one, of which only one may
-# be seen; COLUMNS and STEPS, their links, or ABSENT; COUNT, the number of fields that are not
-# lists; FIELDS, the first of their nodes.
-NEEDED, ONEOF, COLUMNS, STEPS, COUNT, FIELDS = range(6)
+# be seen; COLUMNS and STEPS, their links, or ABSENT; MARKS, the first hint of its marks, or ABSENT;
+# COUNT, the number of fields that are not lists; FIELDS, the first of their nodes. If the message
+# has marks, the marks of fields that become a constant if they are missing follow the nodes.
+NEEDED, ONEOF, COLUMNS, STEPS, MARKS, COUNT, FIELDS = range(7)
 MAX_FIELD_BITS = 62
-"""Maximum number of fields of a message that have a bit."""
-UNSEEN, REPEATED = 2, 3
-"""Validity of a field without a bit: not seen yet in the message, and seen more than once."""
+"""Maximum number of fields of a message whose fields have bits."""
+MARKS_PER_HINT = 32
+"""If a message has more fields, each has a mark, a bit of a hint. In place of the field's bit, ops
+have −1 − the number of the mark, counted from that of the first hint."""
 
 # The columns of a protobuf message: ops by tags of one byte, ABSENT for unexpected tags.
 BY_TAG = 128
@@ -161,7 +163,7 @@ row, and the number of members of its oneof that were seen."""
 GROUP_WIDTH = 4
 """The number of these numbers. The first hints hold as many, for the values of one field."""
 
-# A protobuf oneof: the bits of its members, the number of members without a bit, and their nodes.
+# A protobuf oneof: the bits of its members, the number of members with a mark, and their marks.
 # The number of oneofs precedes the oneofs of a message.
 
 # A protobuf table: values by key. DENSE is the number of values for the keys from 0 (ABSENT for a

@@ -6,6 +6,7 @@ What was read in step is told from what was not by a program that has two steps 
 from __future__ import annotations
 
 import itertools
+import random
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -15,7 +16,7 @@ from arrow_io.payloads import tables
 from tests.support.benchmark_ledgers import PROTOBUF_LZ4, READING_SCHEMA
 from tests.support.builds import using_build
 from tests.support.payloads import shredded, shredded_alike
-from tests.support.protobuf_files import data_of, file_of, nested, sized
+from tests.support.protobuf_files import ENUM, data_of, file_of, nested, sized
 from tests.support.protobuf_payloads import library_class, library_value, program_of
 from tests.support.protobuf_strategies import tag
 from tests.support.pulsar_proto import varint
@@ -120,6 +121,60 @@ def test_few_fields_of_many() -> None:
 
     assert _is_in_step(program, [_ONE + _TWO] * 64)
     assert not _is_in_step(program, [_ONE + _TWO] * 128)
+
+
+def test_more_fields_than_have_a_bit() -> None:
+    """Payloads of a wide message are read in steps, too."""
+    program = _program(**{f"c{n}": _F.TYPE_INT64 for n in range(tables.MAX_FIELD_BITS)})
+    rest = b"".join(tag(number, 0) + b"\x05" for number in range(3, tables.MAX_FIELD_BITS + 3))
+
+    assert _is_in_step(program, [_ONE + _TWO + rest] * 64)
+    assert not _is_in_step(program, [_ONE + _TWO + rest + rest[-3:]] * 64)
+
+
+_KINDS: Final[tuple[Any, ...]] = (
+    _F.TYPE_INT32,
+    ENUM,
+    _F.TYPE_STRING,
+    {"type": _F.TYPE_SINT32, **_REPEATED},
+    _F.TYPE_DOUBLE,
+    _F.TYPE_BOOL,
+    nested("t.N"),
+)
+
+
+@pytest.mark.parametrize("oneof", [(), (0, 4), (0, 70), (70, 74)])
+@pytest.mark.parametrize("share", [0.04, 0.5, 1.0])
+def test_wide_payloads(oneof: tuple[int, ...], share: float) -> None:
+    """Fields of every kind are found or filled wherever they are among many, in any order."""
+    dice = random.Random(7)
+    kinds = [_KINDS[n % len(_KINDS)] for n in range(90)]
+    for n in oneof:
+        kinds[n] = {"type": _F.TYPE_INT32, "oneof_index": 0}
+    fields = {f"f{n}": kind for n, kind in enumerate(kinds)}
+    data = data_of(file_of(M=fields, N={"x": _F.TYPE_INT32, "kind": ENUM}))
+    message_class = library_class(data)
+    values = [
+        message_class(**{name: _wide_value(fields[name])}).SerializeToString() for name in fields
+    ]
+
+    def payload(*, is_ordered: bool) -> bytes:
+        among = [each for each in values if dice.random() < share]
+        return b"".join(among if is_ordered else dice.sample(among, len(among)))
+
+    payloads = [payload(is_ordered=n < 100 or n % 2 == 0) for n in range(250)]
+
+    found = shredded_alike(program_of(data), payloads)
+
+    assert found.rows == [library_value(message_class.FromString(each)) for each in payloads]
+
+
+def _wide_value(field: Any) -> object:  # noqa: ANN401 - a type, or what a field has set
+    details = field if isinstance(field, dict) else {"type": field}
+    if details["type"] == _F.TYPE_MESSAGE:
+        return {"x": 3}
+    value = {_F.TYPE_STRING: "text", _F.TYPE_DOUBLE: 1.5}.get(details["type"], 1)
+    return [value] * 2 if "label" in details else value
 
 
 @pytest.mark.parametrize("numbers", [(15, 16), (16, 2047), (2048, 1 << 18), (1, (1 << 29) - 1)])
