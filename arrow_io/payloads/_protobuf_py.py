@@ -23,13 +23,18 @@ if cython.compiled:
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._arena_c import Arena
     from cython.cimports.arrow_io.payloads._protobuf_blocks import (
-        put_numbers,
-        skip_fields,
         skip_number,
-        take_delimited,
         take_eight,
         take_number,
         take_numbers,
+    )
+    from cython.cimports.arrow_io.payloads._protobuf_steps import (
+        choose_lanes,
+        put_instants,
+        put_names,
+        put_numbers,
+        skip_fields,
+        take_delimited,
         take_numbers_of_all,
     )
 else:
@@ -50,12 +55,25 @@ _LONG_PAUSE = cython.declare(cython.Py_ssize_t, 127)
 # equals that of `_STEP_LOOKUPS` lookups.
 _LOOKUPS_PER_FIELD = cython.declare(cython.longlong, 3)
 _STEP_LOOKUPS = cython.declare(cython.longlong, 8)
+# Number of messages that some processors read at once.
+_LANES = cython.declare(cython.Py_ssize_t, 8)
 # Cache lines that each step prefetches.
 _LINES_PER_STEP = cython.declare(cython.Py_ssize_t, 12)
 # Readable bytes that are required after a message: a tag and a word.
 _PADDING_BYTES = cython.declare(cython.Py_ssize_t, 16)
 # The bit of a map entry's value.
 _VALUE_BIT = cython.declare(cython.longlong, 2)
+
+if cython.compiled:
+    choose_lanes(False)
+
+
+def choose_steps(plain: cython.bint) -> bool:
+    """Choose how steps read messages; return whether eight at once.
+
+    If `plain`, use only instructions that every processor supports.
+    """
+    return choose_lanes(plain) if cython.compiled else False
 
 
 @cython.final
@@ -884,11 +902,11 @@ class Shredder(Arena):
             if k < 0:
                 return False
             start = positions[row] >> 32
-            group[tables.GROUP_WIDTH * row] = start
-            group[tables.GROUP_WIDTH * row + 1] = start + (positions[row] & _MASK32)
-            group[tables.GROUP_WIDTH * row + 2] = k
+            group[row] = start
+            group[tables.STOPS + row] = start + (positions[row] & _MASK32)
+            group[tables.ROWS + row] = k
         # Prefetch the payloads after these.
-        self.next_read = group[tables.GROUP_WIDTH * (count - 1) + 1]
+        self.next_read = group[tables.STOPS + count - 1]
         self.prefetch_stop = min(self.size, 2 * self.next_read - group[0])
         return self._read_in_steps(0, count, 0)
 
@@ -918,7 +936,7 @@ class Shredder(Arena):
         self.lookups += (count + _STEP_LOOKUPS) * self.links[link]
         if oneof != 0:
             for n in range(count):
-                group[tables.GROUP_WIDTH * n + 3] = 0
+                group[tables.MEMBERS + n] = 0
         link += 2
         while link < last:
             if self.ops[self.links[link] + tables.C] & oneof != 0 and not self._is_one_member(
@@ -930,7 +948,7 @@ class Shredder(Arena):
                 return False
             link += tables.STEP_WIDTH
         for n in range(count):
-            unread |= group[tables.GROUP_WIDTH * n] ^ group[tables.GROUP_WIDTH * n + 1]
+            unread |= group[n] ^ group[tables.STOPS + n]
         return unread == 0
 
     @cython.cfunc
@@ -959,10 +977,8 @@ class Shredder(Arena):
         n: cython.Py_ssize_t
         several: cython.longlong = 0
         for n in range(count):
-            group[tables.GROUP_WIDTH * n + 3] += self._has_field_at(
-                link, group[tables.GROUP_WIDTH * n], group[tables.GROUP_WIDTH * n + 1]
-            )
-            several |= group[tables.GROUP_WIDTH * n + 3]
+            group[tables.MEMBERS + n] += self._has_field_at(link, group[n], group[tables.STOPS + n])
+            several |= group[tables.MEMBERS + n]
         return several < 2
 
     @cython.cfunc
@@ -1002,7 +1018,7 @@ class Shredder(Arena):
             hits = self._put_numbers_in_step(link, group, count, valid, blank)
         elif opcode == tables.PROTO_ENUM:
             hits = take_numbers_of_all(self.p, group, count, self.links + link, self.hints)
-            if hits >= 0 and not self._put_names_in_step(at, count, valid):
+            if hits >= 0 and not self._put_names_in_step(at, group + tables.ROWS, count, valid):
                 return False
         elif is_item and opcode != tables.PROTO_PACKED:
             return self._read_items_in_step(link, group, count, depth)
@@ -1065,32 +1081,55 @@ class Shredder(Arena):
     def _put_names_in_step(
         self,
         at: cython.Py_ssize_t,
+        rows: cython.pointer[cython.const[cython.longlong]],
         count: cython.Py_ssize_t,
         valid: cython.pointer[cython.uchar],
     ) -> cython.bint:
+        """Put the names of the numbers in the first hints, in these rows."""
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        table: cython.Py_ssize_t = self.ops[at + tables.B]
+        place: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        missing: cython.longlong = self.nodes[place + tables.IF_MISSING]
+        n: cython.Py_ssize_t = 0
+        while n < count:
+            n = put_names(
+                self.hints,
+                rows,
+                n,
+                count,
+                self.links + table,
+                self.constants,
+                missing,
+                valid,
+                self.a8 + self.nodes[place + tables.BYTES],
+                self.nodes[place + tables.BYTES_CAPACITY],
+                self.used + node,
+                self.a32 + self.nodes[place + tables.DATA] + 1,
+            )
+            if n < count:
+                if self.hints[tables.STOPS + n] == 0:
+                    if missing >= 0 and not self._put_constant_in(node, rows[n], missing):
+                        return False
+                elif not self._put_name(at, rows[n], self.hints[n]):
+                    return False
+                else:
+                    valid[rows[n]] = 1
+                n += 1
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_name(
+        self, at: cython.Py_ssize_t, k: cython.longlong, number: cython.longlong
+    ) -> cython.bint:
+        """Put the name of a number, or its digits, unless a closed enum lacks it."""
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         table: cython.Py_ssize_t = self.ops[at + tables.A]
-        missing: cython.longlong = self.nodes[node * tables.NODE_WIDTH + tables.IF_MISSING]
-        numbers: cython.pointer[cython.longlong] = self.hints
-        name: cython.longlong
-        k: cython.longlong
-        n: cython.Py_ssize_t
-        for n in range(count):
-            k = numbers[tables.GROUP_WIDTH * n + 2]
-            name = self._find(table, numbers[tables.GROUP_WIDTH * n])
-            if numbers[tables.GROUP_WIDTH * n + 1] == 0:
-                if missing < 0:
-                    continue
-                name = missing
-            valid[k] = 1
-            if name == tables.ABSENT:
-                if self.links[table + tables.MORE] != 0:
-                    return False
-                if not self._put_decimal_text(node, k, numbers[tables.GROUP_WIDTH * n]):
-                    return False
-            elif not self._put_constant_in(node, k, name):
-                return False
-        return True
+        name: cython.longlong = self._find(table, number)
+        if name != tables.ABSENT:
+            return self._put_constant_in(node, k, name)
+        return self.links[table + tables.MORE] == 0 and self._put_decimal_text(node, k, number)
 
     @cython.cfunc
     @cython.nogil
@@ -1113,8 +1152,8 @@ class Shredder(Arena):
         k: cython.longlong
         n: cython.Py_ssize_t
         for n in range(count):
-            i = group[tables.GROUP_WIDTH * n]
-            stop = group[tables.GROUP_WIDTH * n + 1]
+            i = group[n]
+            stop = group[tables.STOPS + n]
             while self._has_field_at(link, i, stop):
                 if hits == tables.GROUP:
                     if not self._read_values(at, value_group, hits, depth):
@@ -1125,13 +1164,13 @@ class Shredder(Arena):
                 k = self._take_slot_inline(node)
                 if i < 0 or k < 0:
                     return False
-                value_group[tables.GROUP_WIDTH * hits] = i
+                value_group[hits] = i
                 i += self.number
-                value_group[tables.GROUP_WIDTH * hits + 1] = i
-                value_group[tables.GROUP_WIDTH * hits + 2] = k
+                value_group[tables.STOPS + hits] = i
+                value_group[tables.ROWS + hits] = k
                 hits += 1
-            self._end_list(node, group[tables.GROUP_WIDTH * n + 2])
-            group[tables.GROUP_WIDTH * n] = i
+            self._end_list(node, group[tables.ROWS + n])
+            group[n] = i
         self.hits += hits
         return self._read_values(at, value_group, hits, depth)
 
@@ -1155,15 +1194,51 @@ class Shredder(Arena):
             return self._read_in_steps(at, value_count, depth + 1)
         if opcode < tables.PROTO_MESSAGE and opcode != tables.PROTO_PACKED:
             return self._put_values(at, value_group, value_count)
+        if opcode == tables.PROTO_TIMESTAMP:
+            return self._put_timestamps(at, value_group, value_count, depth + 1)
         for n in range(value_count):
-            i = value_group[tables.GROUP_WIDTH * n]
-            stop = value_group[tables.GROUP_WIDTH * n + 1]
-            k = value_group[tables.GROUP_WIDTH * n + 2]
-            if opcode == tables.PROTO_PACKED:
-                if not self._put_packed(at, k, i, stop):
-                    return False
-            elif not self._put_timestamp(at, k, i, stop, depth + 1):
+            i = value_group[n]
+            stop = value_group[tables.STOPS + n]
+            k = value_group[tables.ROWS + n]
+            if not self._put_packed(at, k, i, stop):
                 return False
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_timestamps(
+        self,
+        at: cython.Py_ssize_t,
+        value_group: cython.pointer[cython.longlong],
+        value_count: cython.Py_ssize_t,
+        depth: cython.int,
+    ) -> cython.bint:
+        """Put all recorded timestamps as `_put_timestamp` does."""
+        place: cython.Py_ssize_t = self.ops[at + tables.NODE] * tables.NODE_WIDTH
+        units: cython.longlong = self.links[self.ops[at + tables.A] + tables.MORE]
+        n: cython.Py_ssize_t = 0
+        last: cython.Py_ssize_t
+        while n < value_count:
+            n = put_instants(
+                self.p,
+                value_group,
+                n,
+                value_count,
+                units,
+                self.a64 + self.nodes[place + tables.DATA],
+            )
+            last = min(n + _LANES, value_count)
+            while n < last:
+                if not self._put_timestamp(
+                    at,
+                    value_group[tables.ROWS + n],
+                    value_group[n],
+                    value_group[tables.STOPS + n],
+                    depth,
+                ):
+                    return False
+                n += 1
         return True
 
     @cython.cfunc
@@ -1191,19 +1266,17 @@ class Shredder(Arena):
         length: cython.longlong
         n: cython.Py_ssize_t
         for n in range(value_count):
-            i = value_group[tables.GROUP_WIDTH * n]
-            length = value_group[tables.GROUP_WIDTH * n + 1] - i
+            i = value_group[n]
+            length = value_group[tables.STOPS + n] - i
             if (
                 copy_blocks(to + used, room - used, p + i, size - i, length, cython.address(high))
                 and high & mask == 0
             ):
                 used += length
-                ends[value_group[tables.GROUP_WIDTH * n + 2]] = used
+                ends[value_group[tables.ROWS + n]] = used
                 continue
             self.used[node] = used
-            if not self._put_any_data(
-                opcode, node, value_group[tables.GROUP_WIDTH * n + 2], i, length
-            ):
+            if not self._put_any_data(opcode, node, value_group[tables.ROWS + n], i, length):
                 return False
             used = self.used[node]
         self.used[node] = used
@@ -1232,18 +1305,18 @@ class Shredder(Arena):
         if hits <= 0 or not is_repeated:
             return hits >= 0
         for n in range(count):
-            i = group[tables.GROUP_WIDTH * n]
-            while self._has_field_at(link, i, group[tables.GROUP_WIDTH * n + 1]):
+            i = group[n]
+            while self._has_field_at(link, i, group[tables.STOPS + n]):
                 # Only the wire type matters; the 8 is a field number other than 0.
                 i = self._skip_field(
                     8 | self.links[link + tables.STEP_TAG] & 7,
                     i + size,
-                    group[tables.GROUP_WIDTH * n + 1],
+                    group[tables.STOPS + n],
                     depth,
                 )
                 if i < 0:
                     return False
-            group[tables.GROUP_WIDTH * n] = i
+            group[n] = i
         return True
 
     # ------------------------------------------------------------------------

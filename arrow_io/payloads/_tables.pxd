@@ -110,7 +110,10 @@ cdef enum:
     STEP_BYTES = 3
     STEP_WIDTH = 4
     GROUP = 256
-    GROUP_WIDTH = 4
+    STOPS = 256
+    ROWS = 512
+    MEMBERS = 768
+    GROUP_HINTS = 1024
     DENSE = 0
     SPARSE = 1
     MORE = 2

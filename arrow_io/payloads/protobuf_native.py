@@ -26,6 +26,7 @@ proto2 allows, and times outside their column's range are errors.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -102,6 +103,13 @@ _MAX_FIELD_TOKENS: Final = 256
 _MAX_TOKENS: Final = 1 << 16
 _MIN_DENSE: Final = 128
 _DENSE_PER_VALUE: Final = 16
+# Of the hash table of an enum's names: the maximum number of names, multipliers to be tried, and
+# the first of these, 2³² divided by the golden ratio.
+_MAX_HASHED: Final = 256
+_MULTIPLIERS: Final = 32
+_GOLDEN: Final = 0x9E3779B1
+_MASK32: Final = 0xFFFFFFFF
+_EMPTY_SLOT: Final = (1 << 32, 0)
 
 
 def protobuf_shape(schema_data: str, time_unit: str) -> Shape:
@@ -218,7 +226,7 @@ class _Compiler:
         self._in_step: set[int] = set()
         # The first hints: results for one field of the messages that are read in steps
         # (`tables.GROUP`).
-        builder.reserve_hints(tables.GROUP_WIDTH * tables.GROUP)
+        builder.reserve_hints(tables.GROUP_HINTS)
 
     def message(
         self,
@@ -303,7 +311,7 @@ class _Compiler:
         whether these are repeated.
         """
         ops = self._without_items(ops)
-        hints = tables.GROUP_WIDTH * tables.GROUP
+        hints = tables.GROUP_HINTS
         if (
             any(
                 op not in self._in_step and self._builder.get(op, tables.OPCODE) not in _BY_COLUMNS
@@ -449,7 +457,8 @@ class _Compiler:
             end_tag = field.number << 3 | _GROUP_END if is_group else tables.ABSENT
             op = self.message(field.message_type, shape, node, end_tag, bit)
         elif field.enum_type is not None:
-            op = self._builder.add(tables.PROTO_ENUM, node, self._names(field.enum_type), 0, bit)
+            names = self._names(field.enum_type)
+            op = self._builder.add(tables.PROTO_ENUM, node, *names, bit)
         else:
             op = self._builder.add(_SCALARS[field.type].opcode, node, 0, 0, bit)
         return {tag: op}
@@ -457,11 +466,13 @@ class _Compiler:
     def _ops_by_tag(self, ops: dict[int, int], more: int, skips: Mapping[int, int]) -> int:
         return self._table({tag: op * tables.OP_WIDTH for tag, op in ops.items()}, more, skips)
 
-    def _names(self, enum: EnumDescriptor) -> int:
+    def _names(self, enum: EnumDescriptor) -> tuple[int, int]:
+        """Return the links of the tables of an enum's names."""
         names: dict[int, int] = {}
         for value in enum.values:
             names.setdefault(value.number, self._builder.constant(value.name.encode()))
-        return self._table(names, int(enum.is_closed), {})
+        table = self._table(names, int(enum.is_closed), {})
+        return table, self._builder.link(_hashed(names))
 
     def _table(self, values: dict[int, int], more: int, skips: Mapping[int, int]) -> int:
         """Store values by their keys (see `tables.TABLE`), and return the link.
@@ -479,6 +490,25 @@ class _Compiler:
         return self._builder.link(
             [size, len(sparse), more, *dense, *(n for s in sparse for n in s)]
         )
+
+
+def _hashed(names: Mapping[int, int]) -> list[int]:
+    """Return the hash table of an enum's names, with as many of the first ones as fit."""
+    some = list(itertools.islice(names.items(), _MAX_HASHED))
+    bits = (2 * len(some)).bit_length()
+    best: dict[int, tuple[int, int]] = {}
+    multiplier = 1
+    for attempt in range(_MULTIPLIERS):
+        factor = (_GOLDEN * (2 * attempt + 1)) & _MASK32
+        slots: dict[int, tuple[int, int]] = {}
+        for number, name in some:
+            slots.setdefault((number & _MASK32) * factor % (1 << 32) >> 32 - bits, (number, name))
+        if len(slots) > len(best):
+            multiplier, best = factor, slots
+    numbers = [multiplier, 32 - bits]
+    for slot in range(1 << bits):
+        numbers += best.get(slot, _EMPTY_SLOT)
+    return numbers
 
 
 def _skipped_tags(message: Descriptor, shape: Shape) -> dict[int, bool]:

@@ -120,7 +120,9 @@ OP_WIDTH = 8
     PROTO_UINT64,
     PROTO_STRING,
     PROTO_BYTES,
-    PROTO_ENUM,  # A: link of a table, positions by number; its MORE: whether the enum is closed
+    # A: link of a table, positions by number; its MORE: whether the enum is closed; B: link of the
+    # same in a hash table
+    PROTO_ENUM,
     PROTO_RAW,  # a message, stored as its bytes
     PROTO_OTHER,  # a skipped member of a oneof in the node's message; A: link of the oneof
     PROTO_PACKED,  # A: op of an item; B: its size in bytes, 0 for a varint
@@ -158,10 +160,11 @@ that become a constant if they are missing."""
 STEP_OP, STEP_TAG, STEP_MASK, STEP_BYTES = range(4)
 STEP_WIDTH = 4
 GROUP = 256
-"""Maximum number of messages in a group. Each has four numbers: the current position, the end, the
-row, and the number of members of its oneof that were seen."""
-GROUP_WIDTH = 4
-"""The number of these numbers. The first hints hold as many, for the values of one field."""
+"""Maximum number of messages in a group, which has four arrays: their current positions, their
+ends, their rows, and the number of members of their oneof that were seen. The first hints are
+another group, for the values of one field."""
+STOPS, ROWS, MEMBERS, GROUP_HINTS = GROUP, 2 * GROUP, 3 * GROUP, 4 * GROUP
+"""Start of each array but the first in a group, and the number of hints of the group."""
 
 # A protobuf oneof: the bits of its members, the number of members with a mark, and their marks.
 # The number of oneofs precedes the oneofs of a message.
@@ -171,6 +174,10 @@ GROUP_WIDTH = 4
 DENSE, SPARSE, MORE, TABLE = range(4)
 SKIP_NUMBER, SKIP_EIGHT_BYTES, SKIP_BYTES, SKIP_FOUR_BYTES = range(-5, -1)
 """In place of an op, for fields without one: how to skip them."""
+
+# The names of a protobuf enum, in a hash table: the multiplier of the hash, of 32 bits, and how far
+# it is shifted right; then slots, each with a number and the position of its name. An empty slot
+# has a number of more than 32 bits. Names whose slot is taken are only in the other table.
 
 # The names of a JSON record, in a hash table: offset and mask of the bytes that are hashed, mask 0
 # for names that no 8 bytes tell apart; the multiplier of the hash, and how far it is shifted right.

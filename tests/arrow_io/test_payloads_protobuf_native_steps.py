@@ -14,7 +14,7 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
 from arrow_io.payloads import tables
 from tests.support.benchmark_ledgers import PROTOBUF_LZ4, READING_SCHEMA
-from tests.support.builds import using_build
+from tests.support.builds import BUILDS, using_build
 from tests.support.payloads import shredded, shredded_alike
 from tests.support.protobuf_files import ENUM, data_of, file_of, nested, sized
 from tests.support.protobuf_payloads import library_class, library_value, program_of
@@ -22,7 +22,7 @@ from tests.support.protobuf_strategies import tag
 from tests.support.pulsar_proto import varint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from arrow_io.payloads.program import Program
 
@@ -31,6 +31,21 @@ _F: Final = FieldDescriptorProto
 _ONE, _TWO = b"\x08\x01", b"\x10\x02"
 _BEHIND: Final = bytes(16)
 _REPEATED: Final = {"label": _F.LABEL_REPEATED}
+
+
+@pytest.fixture(params=[False, True], ids=["lanes", "plain"], autouse=True)
+def plain(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whether steps read one message after another, as on a processor that cannot read eight."""
+    compiled = BUILDS["compiled"].payloads("protobuf")
+    compiled.choose_steps(plain=request.param)
+    yield request.param
+    compiled.choose_steps(plain=False)
+
+
+def test_plain_steps_are_chosen(*, plain: bool) -> None:
+    """The tests here compare both kinds of steps."""
+    assert not (plain and BUILDS["compiled"].payloads("protobuf").choose_steps(plain=plain))
+    assert not BUILDS["pure"].payloads("protobuf").choose_steps(plain=plain)
 
 
 def _program(**more: Any) -> Program:  # noqa: ANN401 - of fields
@@ -130,6 +145,114 @@ def test_more_fields_than_have_a_bit() -> None:
 
     assert _is_in_step(program, [_ONE + _TWO + rest] * 64)
     assert not _is_in_step(program, [_ONE + _TWO + rest + rest[-3:]] * 64)
+
+
+_NUMBERS: Final = (
+    *(_F.TYPE_INT32, _F.TYPE_INT64, _F.TYPE_SINT32, _F.TYPE_SINT64, _F.TYPE_UINT32),
+    *(_F.TYPE_UINT64, _F.TYPE_BOOL, _F.TYPE_DOUBLE, _F.TYPE_FIXED32, _F.TYPE_FIXED64, _F.TYPE_ENUM),
+)
+_VARINTS: Final = (
+    0,
+    1,
+    0x7F,
+    0x80,
+    -1,
+    5,
+    1 << 14,
+    1 << 20,
+    1 << 31,
+    1 << 48,
+    1 << 56,
+    (1 << 63) - 1,
+)
+
+
+@pytest.mark.parametrize("type_", _NUMBERS)
+@pytest.mark.parametrize("number", [1, 17, 3000])
+def test_numbers_in_steps(type_: int, number: int) -> None:
+    """Messages have a number, lack it, or end within it, at any place among eight."""
+    dice = random.Random(number)
+    field = {**(ENUM if type_ == _F.TYPE_ENUM else {}), "type": type_, "number": number}
+    file = file_of(M={"a": field, "n": nested("t.N", number=4000)}, N={"x": field})
+    message_class = library_class(data_of(file))
+    wire_types = {_F.TYPE_DOUBLE: 1, _F.TYPE_FIXED64: 1, _F.TYPE_FIXED32: 5}
+
+    def value() -> bytes:
+        bits = dice.choice(_VARINTS) & (1 << 64) - 1
+        wire_type = wire_types.get(type_, 0)
+        body = bits.to_bytes(8, "little")[: 4 if wire_type == 5 else 8]
+        field_bytes = tag(number, wire_type) + (body if wire_type else varint(bits))
+        return field_bytes if dice.random() < 0.7 else b""
+
+    payloads = [
+        value() + (sized(4000, value()) if dice.random() < 0.7 else b"") for _ in range(300)
+    ]
+    cuts = [payload[: dice.randrange(len(payload) + 1)] for payload in payloads[:64]]
+    program = program_of(data_of(file))
+
+    found = shredded_alike(program, payloads)
+
+    assert found.rows == [library_value(message_class.FromString(each)) for each in payloads]
+    for place in range(0, 64, 3):
+        shredded_alike(program, [*payloads[:place], cuts[place], *payloads[place : 70 - place]])
+
+
+_TIMES: Final = (
+    b"",
+    b"\x08\x05",
+    b"\x10\x05",
+    b"\x08\x05\x10\x00",
+    b"\x10\x05\x08\x05",
+    b"\x08\x05\x08\x06",
+    b"\x08\x05\x10\x05\x18\x05",
+    *(
+        b"\x08" + varint(seconds & (1 << 64) - 1) + b"\x10" + varint(nanos & (1 << 64) - 1)
+        for seconds in (1, 1_700_000_000, (1 << 33) - 1, 1 << 33, -1)
+        for nanos in (1, 1000, 999_999_000, 999_999_999, 10**9, -1)
+    ),
+    *(b"\x08\x85\x80\x80\x80\x80\x80\x80\x00", b"\x08\x85", b"\x08\x05\x10", b"\x08\x05\x10\x85"),
+)
+
+
+@pytest.mark.parametrize("unit", ["ns", "us"])
+@pytest.mark.parametrize("time", _TIMES)
+def test_times_in_steps(unit: str, time: bytes) -> None:
+    """A timestamp among others is what it is alone, whatever is unusual about it."""
+    data = data_of(file_of(M={"t": nested("google.protobuf.Timestamp"), "a": _F.TYPE_INT32}))
+    program = program_of(data, unit)
+    usual = sized(1, b"\x08\x80\x94\xeb\xdc\x03\x10\xc0\x84\x3d") + b"\x10\x07"
+    odd = sized(1, time) + b"\x10\x07"
+    (alone,) = shredded_alike(program, [odd]).rows
+    (usually,) = shredded_alike(program, [usual]).rows
+
+    for place in (0, 6, 15, 20):
+        found = shredded_alike(program, [usual] * place + [odd] + [usual] * (20 - place))
+        assert found.rows == [usually] * place + [alone] + [usually] * (20 - place)
+
+
+@pytest.mark.parametrize("count", [1, 3, 100, 257, 700])
+def test_names_of_many_numbers(count: int) -> None:
+    """Enums have any number of names, short and long ones, and numbers without a name."""
+    dice = random.Random(count)
+    file = file_of(M={"a": ENUM, "b": {**ENUM, "oneof_index": 0, "proto3_optional": True}})
+    numbers = [0, *dice.sample(range(-(1 << 31), 1 << 31), count - 1)]
+    del file.enum_type[0].value[:]
+    file.enum_type[0].options.Clear()
+    for n, number in enumerate(numbers):
+        file.enum_type[0].value.add(name=f"N{'x' * (n % 40)}{n}", number=number)
+    data = data_of(file)
+    message_class = library_class(data)
+    made = [
+        message_class(
+            a=dice.choice([*numbers, number ^ 1]),
+            **({} if n % 3 == 0 else {"b": dice.choice([*numbers, number ^ 2])}),
+        )
+        for n, number in enumerate(dice.choices(numbers, k=200))
+    ]
+
+    found = shredded_alike(program_of(data), [each.SerializeToString() for each in made])
+
+    assert found.rows == [library_value(each) for each in made]
 
 
 _KINDS: Final[tuple[Any, ...]] = (
