@@ -35,6 +35,7 @@ if cython.compiled:
         put_numbers,
         skip_fields,
         take_delimited,
+        take_items,
         take_numbers_of_all,
     )
 else:
@@ -123,17 +124,38 @@ class Shredder(Arena):
         """Set the counts of fields in structs to that of the struct."""
         node: cython.Py_ssize_t
         child: cython.Py_ssize_t
+        has_null: cython.bint
         for node in range(self.node_count):
             if self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.STRUCT:
                 child = node + 1
+                has_null = self._has_new_null(node)
                 while child < self.nodes[node * tables.NODE_WIDTH + tables.STOP]:
-                    self._settle_field_count(node, child)
+                    self._settle_field_count(node, child, has_null)
                     child = self.nodes[child * tables.NODE_WIDTH + tables.STOP]
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _settle_field_count(self, node: cython.Py_ssize_t, child: cython.Py_ssize_t) -> cython.void:
+    def _has_new_null(self, node: cython.Py_ssize_t) -> cython.bint:
+        """Return whether a struct that may be null is so in a row that its fields lack yet."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        valid: cython.Py_ssize_t = self.nodes[at + tables.VALID]
+        a8: cython.pointer[cython.uchar] = self.a8
+        nulls: cython.int = 0
+        k: cython.longlong
+        if self.nodes[at + tables.IF_MISSING] == tables.NULL:
+            for k in range(
+                self.counts[node + 1], min(self.counts[node], self.nodes[at + tables.CAPACITY])
+            ):
+                nulls |= a8[valid + k] ^ 1
+        return nulls != 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _settle_field_count(
+        self, node: cython.Py_ssize_t, child: cython.Py_ssize_t, has_null: cython.bint
+    ) -> cython.void:
         """Set a field's count; make it null where its struct is, and fill gaps in its offsets."""
         at: cython.Py_ssize_t = child * tables.NODE_WIDTH
         storage: cython.longlong = self.nodes[at + tables.STORAGE]
@@ -147,7 +169,7 @@ class Shredder(Arena):
         a8: cython.pointer[cython.uchar] = self.a8
         a32: cython.pointer[cython.int] = self.a32
         self.counts[child] = self.counts[node]
-        if self.nodes[node * tables.NODE_WIDTH + tables.IF_MISSING] == tables.NULL:
+        if has_null:
             for k in range(first, stop):
                 a8[valid + k] &= a8[struct_valid + k]
         if storage == tables.VARIABLE or storage == tables.LIST:
@@ -1146,31 +1168,47 @@ class Shredder(Arena):
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         size: cython.longlong = self.links[link + tables.STEP_BYTES]
         value_group: cython.pointer[cython.longlong] = self._value_group(at)
-        hits: cython.Py_ssize_t = 0
+        hits: cython.longlong = 0
         i: cython.longlong
         stop: cython.longlong
         k: cython.longlong
-        n: cython.Py_ssize_t
-        for n in range(count):
-            i = group[n]
-            stop = group[tables.STOPS + n]
-            while self._has_field_at(link, i, stop):
-                if hits == tables.GROUP:
-                    if not self._read_values(at, value_group, hits, depth):
+        n: cython.Py_ssize_t = 0
+        last: cython.Py_ssize_t
+        while n < count:
+            n = take_items(
+                self.p,
+                group,
+                n,
+                count,
+                self.links + link,
+                value_group,
+                cython.address(hits),
+                self.counts + node,
+                self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY],
+                self.a32 + self.nodes[(node - 1) * tables.NODE_WIDTH + tables.DATA] + 1,
+            )
+            last = min(n + _LANES, count)
+            while n < last:
+                i = group[n]
+                stop = group[tables.STOPS + n]
+                while self._has_field_at(link, i, stop):
+                    if hits == tables.GROUP:
+                        if not self._read_values(at, value_group, hits, depth):
+                            return False
+                        self.hits += hits
+                        hits = 0
+                    i = self._read_length(i + size, stop)
+                    k = self._take_slot_inline(node)
+                    if i < 0 or k < 0:
                         return False
-                    self.hits += hits
-                    hits = 0
-                i = self._read_length(i + size, stop)
-                k = self._take_slot_inline(node)
-                if i < 0 or k < 0:
-                    return False
-                value_group[hits] = i
-                i += self.number
-                value_group[tables.STOPS + hits] = i
-                value_group[tables.ROWS + hits] = k
-                hits += 1
-            self._end_list(node, group[tables.ROWS + n])
-            group[n] = i
+                    value_group[hits] = i
+                    i += self.number
+                    value_group[tables.STOPS + hits] = i
+                    value_group[tables.ROWS + hits] = k
+                    hits += 1
+                self._end_list(node, group[tables.ROWS + n])
+                group[n] = i
+                n += 1
         self.hits += hits
         return self._read_values(at, value_group, hits, depth)
 

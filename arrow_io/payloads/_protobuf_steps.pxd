@@ -97,7 +97,7 @@ cdef extern from *:
     #if defined(__x86_64__) && defined(__GNUC__)
     #include <immintrin.h>
     #define PULSAR_OFFLOAD_LANES __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
-    #define PULSAR_OFFLOAD_LANES_INLINE static inline PULSAR_OFFLOAD_LANES
+    #define PULSAR_OFFLOAD_LANES_INLINE PULSAR_OFFLOAD_INLINE PULSAR_OFFLOAD_LANES
     static int pulsar_offload_find_lanes(void) {
         __builtin_cpu_init();
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
@@ -293,6 +293,77 @@ cdef extern from *:
         }
         return n;
     }
+    /* The items of lists in eight messages at once: first how many each has, then where each item is. */
+    #define PULSAR_OFFLOAD_ROUNDS 8
+    static PULSAR_OFFLOAD_LANES long long pulsar_offload_lanes_items(
+            const unsigned char* p, long long* group, long long n, long long count,
+            const long long* step, long long* below, long long* found, long long* items,
+            long long room, int* list_ends) {
+        const __m512i tag = _mm512_set1_epi64(step[1]), mask = _mm512_set1_epi64(step[2]);
+        const __m512i head = _mm512_set1_epi64(step[3] + 1), one = _mm512_set1_epi64(1);
+        const __m128i shift = _mm_cvtsi64_si128(8 * step[3]);
+        const __m512i numbers = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
+        for (; n + 8 <= count; n += 8) {
+            const long long* rows = PULSAR_OFFLOAD_ROWS(group + n);
+            const __m512i stop = _mm512_loadu_si512(PULSAR_OFFLOAD_STOPS(group + n));
+            __m512i at = _mm512_loadu_si512(group + n), counts = _mm512_setzero_si512(), place;
+            __m512i starts[PULSAR_OFFLOAD_ROUNDS], stops[PULSAR_OFFLOAD_ROUNDS];
+            __mmask8 here[PULSAR_OFFLOAD_ROUNDS];
+            long long each[8], total = 0;
+            int rounds = 0;
+            for (;; rounds++) {
+                const __m512i words = _mm512_i64gather_epi64(at, p, 1);
+                const __mmask8 has = _mm512_cmpeq_epi64_mask(_mm512_and_si512(words, mask), tag)
+                    & _mm512_cmplt_epi64_mask(at, stop);
+                const __m512i length = _mm512_and_si512(
+                    _mm512_srl_epi64(words, shift), _mm512_set1_epi64(0xFF));
+                const __m512i start = _mm512_add_epi64(at, head);
+                const __m512i after = _mm512_add_epi64(start, length);
+                if (has == 0) break;
+                if (rounds == PULSAR_OFFLOAD_ROUNDS
+                        || _mm512_mask_cmpge_epi64_mask(has, length, _mm512_set1_epi64(0x80)) != 0
+                        || _mm512_mask_cmpgt_epi64_mask(has, after, stop) != 0)
+                    return n;
+                starts[rounds] = start;
+                stops[rounds] = after;
+                here[rounds] = has;
+                counts = _mm512_mask_add_epi64(counts, has, counts, one);
+                at = _mm512_mask_mov_epi64(at, has, after);
+            }
+            _mm512_storeu_si512(each, counts);
+            for (int lane = 0; lane < 8; lane++) {
+                const long long lane_count = each[lane];
+                each[lane] = total;
+                total += lane_count;
+            }
+            if (total > PULSAR_OFFLOAD_GROUP - *found || total > room - *items) return n;
+            place = _mm512_loadu_si512(each);
+            _mm512_storeu_si512(
+                each, _mm512_add_epi64(_mm512_add_epi64(place, counts), _mm512_set1_epi64(*items)));
+            if (pulsar_offload_lanes_dense(rows))
+                _mm256_storeu_si256(
+                    (__m256i*)(list_ends + rows[0]),
+                    _mm512_cvtepi64_epi32(_mm512_loadu_si512(each)));
+            else
+                for (int lane = 0; lane < 8; lane++) list_ends[rows[lane]] = (int)each[lane];
+            place = _mm512_add_epi64(place, _mm512_set1_epi64(*found));
+            for (int k = 0; k < rounds; k++) {
+                _mm512_mask_i64scatter_epi64(below, here[k], place, starts[k], 8);
+                _mm512_mask_i64scatter_epi64(
+                    PULSAR_OFFLOAD_STOPS(below), here[k], place, stops[k], 8);
+                place = _mm512_add_epi64(place, one);
+            }
+            for (long long k = 0; k < total; k += 8)
+                _mm512_mask_storeu_epi64(
+                    PULSAR_OFFLOAD_ROWS(below) + *found + k,
+                    total - k >= 8 ? 0xFF : (__mmask8)((1u << (total - k)) - 1),
+                    _mm512_add_epi64(numbers, _mm512_set1_epi64(*items + k)));
+            _mm512_storeu_si512(group + n, at);
+            *found += total;
+            *items += total;
+        }
+        return n;
+    }
     /* `seconds` and `nanos` of timestamps in this order, in `units` per second; stop before eight of
        which one is unusual. */
     static PULSAR_OFFLOAD_LANES long long pulsar_offload_lanes_instants(
@@ -346,6 +417,8 @@ cdef extern from *:
     #define pulsar_offload_lanes_put_any(p, group, count, step, how, valid, blank, to, found) 0
     #define pulsar_offload_lanes_delimited(p, group, count, step, valid, blank, below, found) 0
     #define pulsar_offload_lanes_numbers(p, group, count, step, below, found) 0
+    #define pulsar_offload_lanes_items( \\
+        p, group, n, count, step, below, found, items, room, list_ends) (n)
     #define pulsar_offload_lanes_instants(p, group, n, count, units, to) (n)
     #endif
 
@@ -488,6 +561,15 @@ cdef extern from *:
         return pulsar_offload_step_put_of(
             p, group, n, count, step, step[3], how, valid, blank, to, found);
     }
+    static long long pulsar_offload_step_items(
+            const unsigned char* p, long long* group, long long n, long long count,
+            const long long* step, long long* below, long long* found, long long* items,
+            long long room, int* list_ends) {
+        return pulsar_offload_has_lanes
+            ? pulsar_offload_lanes_items(
+                  p, group, n, count, step, below, found, items, room, list_ends)
+            : n;
+    }
     static long long pulsar_offload_step_instants(
             const unsigned char* p, const long long* group, long long n, long long count,
             long long units, long long* to) {
@@ -540,6 +622,13 @@ cdef extern from *:
     long long put_numbers "pulsar_offload_step_put_any"(
         const unsigned char* p, long long* group, long long count, const long long* step,
         int how, unsigned char* valid, int blank, void* to) noexcept nogil
+    # Record start, end and row of the items in messages from the n-th on, and end the list of each;
+    # return the number of the first message that needs more work. `found` items were recorded, and
+    # the node of items has `items` of up to `room`.
+    long long take_items "pulsar_offload_step_items"(
+        const unsigned char* p, long long* group, long long n, long long count,
+        const long long* step, long long* below, long long* found, long long* items,
+        long long room, int* list_ends) noexcept nogil
     # Put timestamps from the n-th on, in `units` per second; return the number of the first that needs
     # more work.
     long long put_instants "pulsar_offload_step_instants"(

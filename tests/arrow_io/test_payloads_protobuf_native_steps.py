@@ -225,7 +225,7 @@ def test_times_in_steps(unit: str, time: bytes) -> None:
     (alone,) = shredded_alike(program, [odd]).rows
     (usually,) = shredded_alike(program, [usual]).rows
 
-    for place in (0, 6, 15, 20):
+    for place in (6, 20):
         found = shredded_alike(program, [usual] * place + [odd] + [usual] * (20 - place))
         assert found.rows == [usually] * place + [alone] + [usually] * (20 - place)
 
