@@ -30,10 +30,12 @@ if cython.compiled:
     )
     from cython.cimports.arrow_io.payloads._protobuf_steps import (
         choose_lanes,
+        furthest_stop,
         put_instants,
         put_names,
         put_numbers,
         skip_fields,
+        start_group,
         take_delimited,
         take_items,
         take_numbers_of_all,
@@ -654,13 +656,8 @@ class Shredder(Arena):
         count: cython.Py_ssize_t,
     ) -> cython.bint:
         """Return whether no payload is missing, and enough readable bytes follow each."""
-        row: cython.Py_ssize_t
-        stop: cython.longlong = 0
-        for row in range(count):
-            if positions[row] == tables.ABSENT:
-                return False
-            stop = max(stop, (positions[row] >> 32) + (positions[row] & _MASK32))
-        return self.size - stop >= _PADDING_BYTES
+        stop: cython.longlong = furthest_stop(positions, count)
+        return stop != tables.ABSENT and self.size - stop >= _PADDING_BYTES
 
     @cython.cfunc
     @cython.nogil
@@ -915,18 +912,11 @@ class Shredder(Arena):
         positions: cython.pointer[cython.const[cython.longlong]],
         count: cython.Py_ssize_t,
     ) -> cython.bint:
-        row: cython.Py_ssize_t
-        start: cython.longlong
-        k: cython.longlong
         group: cython.pointer[cython.longlong] = self._message_group(0)
-        for row in range(count):
-            k = self._take_slot_inline(0)
-            if k < 0:
-                return False
-            start = positions[row] >> 32
-            group[row] = start
-            group[tables.STOPS + row] = start + (positions[row] & _MASK32)
-            group[tables.ROWS + row] = k
+        if self.nodes[tables.CAPACITY] - self.counts[0] < count:
+            return False
+        start_group(positions, count, self.counts[0], group)
+        self.counts[0] += count
         # Prefetch the payloads after these.
         self.next_read = group[tables.STOPS + count - 1]
         self.prefetch_stop = min(self.size, 2 * self.next_read - group[0])

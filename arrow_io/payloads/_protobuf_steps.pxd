@@ -94,6 +94,28 @@ cdef extern from *:
         else { ((long long*)to)[2 * k] = (long long)value; ((long long*)to)[2 * k + 1] = 0; }
     }
 
+    /* The furthest end of a payload; -1 if one is missing. */
+    PULSAR_OFFLOAD_INLINE long long pulsar_offload_step_furthest(
+            const long long* positions, long long count) {
+        long long stop = 0, missing = 0;
+        for (long long n = 0; n < count; n++) {
+            const long long end = (positions[n] >> 32) + (positions[n] & 0xFFFFFFFF);
+            missing |= positions[n] == -1;
+            stop = stop > end ? stop : end;
+        }
+        return missing ? -1 : stop;
+    }
+    /* Start a group of payloads in the rows from `row` on. */
+    PULSAR_OFFLOAD_INLINE void pulsar_offload_step_start(
+            const long long* positions, long long count, long long row, long long* group) {
+        for (long long n = 0; n < count; n++) {
+            const long long start = positions[n] >> 32;
+            group[n] = start;
+            PULSAR_OFFLOAD_STOPS(group)[n] = start + (positions[n] & 0xFFFFFFFF);
+            PULSAR_OFFLOAD_ROWS(group)[n] = row + n;
+        }
+    }
+
     #if defined(__x86_64__) && defined(__GNUC__)
     #include <immintrin.h>
     #define PULSAR_OFFLOAD_LANES __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
@@ -102,6 +124,14 @@ cdef extern from *:
         __builtin_cpu_init();
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
             && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    }
+    static PULSAR_OFFLOAD_LANES long long pulsar_offload_lanes_furthest(
+            const long long* positions, long long count) {
+        return pulsar_offload_step_furthest(positions, count);
+    }
+    static PULSAR_OFFLOAD_LANES void pulsar_offload_lanes_start(
+            const long long* positions, long long count, long long row, long long* group) {
+        pulsar_offload_step_start(positions, count, row, group);
     }
     /* `pulsar_offload_protobuf_join`, and the number of bytes. */
     PULSAR_OFFLOAD_LANES_INLINE __m512i pulsar_offload_lanes_join(
@@ -129,20 +159,24 @@ cdef extern from *:
         const __m512i tags = _mm512_and_si512(words, _mm512_set1_epi64(step[2]));
         const __mmask8 found = _mm512_cmpeq_epi64_mask(tags, _mm512_set1_epi64(step[1]))
             & _mm512_cmplt_epi64_mask(at, stop);
+        __m512i highs = _mm512_set1_epi8((char)0x80), bytes, after;
         __mmask8 rare = 0, lane;
-        __m512i bytes, after;
         if (kind == 2) {
             *value = _mm512_and_si512(
                 _mm512_srl_epi64(words, _mm_cvtsi64_si128(8 * size)), _mm512_set1_epi64(0xFF));
             bytes = _mm512_add_epi64(*value, _mm512_set1_epi64(size + 1));
             rare = _mm512_mask_cmpge_epi64_mask(found, *value, _mm512_set1_epi64(0x80));
+        } else if (kind == 0 && size <= 2) {
+            /* The numbers are in the same words, unless they are large. */
+            *value = _mm512_srl_epi64(words, _mm_cvtsi64_si128(8 * size));
+            highs = _mm512_srl_epi64(highs, _mm_cvtsi64_si128(8 * size));
         } else {
             *value = _mm512_i64gather_epi64(_mm512_add_epi64(at, _mm512_set1_epi64(size)), p, 1);
             bytes = _mm512_set1_epi64(size + (kind == 1 ? 8 : 4));
         }
         if (kind == 5) *value = _mm512_and_si512(*value, _mm512_set1_epi64(0xFFFFFFFF));
         if (kind == 0) {
-            const __m512i ends = _mm512_andnot_si512(*value, _mm512_set1_epi8((char)0x80));
+            const __m512i ends = _mm512_andnot_si512(*value, highs);
             rare = _mm512_mask_testn_epi64_mask(found, ends, ends);
             *value = pulsar_offload_lanes_join(*value, ends, &bytes);
             bytes = _mm512_add_epi64(bytes, _mm512_set1_epi64(size));
@@ -413,6 +447,8 @@ cdef extern from *:
     }
     #else
     static int pulsar_offload_find_lanes(void) { return 0; }
+    #define pulsar_offload_lanes_furthest pulsar_offload_step_furthest
+    #define pulsar_offload_lanes_start pulsar_offload_step_start
     #define pulsar_offload_lanes_over_any(p, group, count, step, found) 0
     #define pulsar_offload_lanes_put_any(p, group, count, step, how, valid, blank, to, found) 0
     #define pulsar_offload_lanes_delimited(p, group, count, step, valid, blank, below, found) 0
@@ -427,6 +463,16 @@ cdef extern from *:
         return pulsar_offload_has_lanes;
     }
 
+    static long long pulsar_offload_step_furthest_any(const long long* positions, long long count) {
+        return pulsar_offload_has_lanes
+            ? pulsar_offload_lanes_furthest(positions, count)
+            : pulsar_offload_step_furthest(positions, count);
+    }
+    static void pulsar_offload_step_start_any(
+            const long long* positions, long long count, long long row, long long* group) {
+        if (pulsar_offload_has_lanes) pulsar_offload_lanes_start(positions, count, row, group);
+        else pulsar_offload_step_start(positions, count, row, group);
+    }
     PULSAR_OFFLOAD_INLINE long long pulsar_offload_step_over(
             const unsigned char* p, long long* group, long long n, long long count,
             const long long* step, int kind, long long size, long long found) {
@@ -606,6 +652,12 @@ cdef extern from *:
     """
     # Choose how groups are read; return whether by lanes. If `plain`, by no more than every processor has.
     int choose_lanes "pulsar_offload_choose_lanes"(int plain) noexcept
+    # Return the furthest end of a payload; -1 if one is missing.
+    long long furthest_stop "pulsar_offload_step_furthest_any"(
+        const long long* positions, long long count) noexcept nogil
+    # Start a group of payloads, which fill the rows from `row` on.
+    void start_group "pulsar_offload_step_start_any"(
+        const long long* positions, long long count, long long row, long long* group) noexcept nogil
     # Skip a field; return how many messages had it, or -1 if one is damaged.
     long long skip_fields "pulsar_offload_step_over_any"(
         const unsigned char* p, long long* group, long long count,
