@@ -31,6 +31,7 @@ if cython.compiled:
     from cython.cimports.arrow_io.payloads._protobuf_steps import (
         choose_lanes,
         furthest_stop,
+        put_bytes,
         put_instants,
         put_names,
         put_numbers,
@@ -1279,35 +1280,31 @@ class Shredder(Arena):
         value_count: cython.Py_ssize_t,
     ) -> cython.bint:
         """Put all recorded values of a field as `_put_data` does."""
-        p: cython.pointer[cython.const[cython.uchar]] = self.p
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         place: cython.Py_ssize_t = node * tables.NODE_WIDTH
-        to: cython.pointer[cython.uchar] = self.a8 + self.nodes[place + tables.BYTES]
-        room: cython.longlong = self.nodes[place + tables.BYTES_CAPACITY]
-        ends: cython.pointer[cython.int] = self.a32 + self.nodes[place + tables.DATA] + 1
-        used: cython.longlong = self.used[node]
-        size: cython.longlong = self.size
-        mask: cython.uint = 0xFFFFFFFF if opcode == tables.PROTO_STRING else 0
-        high: cython.uint = 0
         i: cython.longlong
-        length: cython.longlong
-        n: cython.Py_ssize_t
-        for n in range(value_count):
-            i = value_group[n]
-            length = value_group[tables.STOPS + n] - i
-            if (
-                copy_blocks(to + used, room - used, p + i, size - i, length, cython.address(high))
-                and high & mask == 0
-            ):
-                used += length
-                ends[value_group[tables.ROWS + n]] = used
-                continue
-            self.used[node] = used
-            if not self._put_any_data(opcode, node, value_group[tables.ROWS + n], i, length):
-                return False
-            used = self.used[node]
-        self.used[node] = used
+        n: cython.Py_ssize_t = 0
+        while n < value_count:
+            n = put_bytes(
+                self.p,
+                self.size,
+                value_group,
+                n,
+                value_count,
+                opcode == tables.PROTO_STRING,
+                self.a8 + self.nodes[place + tables.BYTES],
+                self.nodes[place + tables.BYTES_CAPACITY],
+                self.used + node,
+                self.a32 + self.nodes[place + tables.DATA] + 1,
+            )
+            if n < value_count:
+                i = value_group[n]
+                if not self._put_any_data(
+                    opcode, node, value_group[tables.ROWS + n], i, value_group[tables.STOPS + n] - i
+                ):
+                    return False
+                n += 1
         return True
 
     @cython.cfunc

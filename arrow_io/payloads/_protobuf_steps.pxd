@@ -115,6 +115,24 @@ cdef extern from *:
             PULSAR_OFFLOAD_ROWS(group)[n] = row + n;
         }
     }
+    static long long pulsar_offload_step_bytes(
+            const unsigned char* p, long long size, const long long* group, long long n,
+            long long count, uint32_t high, unsigned char* to, long long room, long long* used,
+            int* ends) {
+        long long at = *used;
+        unsigned int found = 0;
+        for (; n < count; n++) {
+            const long long start = group[n], length = PULSAR_OFFLOAD_STOPS(group)[n] - start;
+            if (!pulsar_offload_copy_blocks(
+                    to + at, room - at, p + start, size - start, length, &found)
+                    || (found & high) != 0)
+                break;
+            at += length;
+            ends[PULSAR_OFFLOAD_ROWS(group)[n]] = (int)at;
+        }
+        *used = at;
+        return n;
+    }
 
     #if defined(__x86_64__) && defined(__GNUC__)
     #include <immintrin.h>
@@ -327,6 +345,26 @@ cdef extern from *:
         }
         return n;
     }
+    static PULSAR_OFFLOAD_LANES long long pulsar_offload_lanes_bytes(
+            const unsigned char* p, long long size, const long long* group, long long n,
+            long long count, uint32_t high, unsigned char* to, long long room, long long* used,
+            int* ends) {
+        long long at = *used;
+        for (; n < count; n++) {
+            const long long start = group[n], length = PULSAR_OFFLOAD_STOPS(group)[n] - start;
+            __m256i block;
+            if (PULSAR_OFFLOAD_SELDOM((length > 32) | (room - at < 32) | (size - start < 32))) break;
+            block = _mm256_loadu_si256((const __m256i*)(p + start));
+            _mm256_storeu_si256((__m256i*)(to + at), block);
+            if (PULSAR_OFFLOAD_SELDOM(
+                    _mm256_movepi8_mask(block) & (uint32_t)((1ULL << length) - 1) & high))
+                break;
+            at += length;
+            ends[PULSAR_OFFLOAD_ROWS(group)[n]] = (int)at;
+        }
+        *used = at;
+        return n;
+    }
     /* The items of lists in eight messages at once: first how many each has, then where each item is. */
     #define PULSAR_OFFLOAD_ROUNDS 8
     static PULSAR_OFFLOAD_LANES long long pulsar_offload_lanes_items(
@@ -453,6 +491,7 @@ cdef extern from *:
     #define pulsar_offload_lanes_put_any(p, group, count, step, how, valid, blank, to, found) 0
     #define pulsar_offload_lanes_delimited(p, group, count, step, valid, blank, below, found) 0
     #define pulsar_offload_lanes_numbers(p, group, count, step, below, found) 0
+    #define pulsar_offload_lanes_bytes pulsar_offload_step_bytes
     #define pulsar_offload_lanes_items( \\
         p, group, n, count, step, below, found, items, room, list_ends) (n)
     #define pulsar_offload_lanes_instants(p, group, n, count, units, to) (n)
@@ -607,6 +646,15 @@ cdef extern from *:
         return pulsar_offload_step_put_of(
             p, group, n, count, step, step[3], how, valid, blank, to, found);
     }
+    static long long pulsar_offload_step_bytes_any(
+            const unsigned char* p, long long size, const long long* group, long long n,
+            long long count, int is_text, unsigned char* to, long long room, long long* used,
+            int* ends) {
+        const uint32_t high = is_text ? 0xFFFFFFFF : 0;
+        return pulsar_offload_has_lanes
+            ? pulsar_offload_lanes_bytes(p, size, group, n, count, high, to, room, used, ends)
+            : pulsar_offload_step_bytes(p, size, group, n, count, high, to, room, used, ends);
+    }
     static long long pulsar_offload_step_items(
             const unsigned char* p, long long* group, long long n, long long count,
             const long long* step, long long* below, long long* found, long long* items,
@@ -674,6 +722,12 @@ cdef extern from *:
     long long put_numbers "pulsar_offload_step_put_any"(
         const unsigned char* p, long long* group, long long count, const long long* step,
         int how, unsigned char* valid, int blank, void* to) noexcept nogil
+    # Copy values from the n-th on as blocks; return the number of the first that needs more work: it is
+    # long, or not ASCII if it is text, or there is little room. `size` bytes are readable.
+    long long put_bytes "pulsar_offload_step_bytes_any"(
+        const unsigned char* p, long long size, const long long* group, long long n,
+        long long count, int is_text, unsigned char* to, long long room, long long* used,
+        int* ends) noexcept nogil
     # Record start, end and row of the items in messages from the n-th on, and end the list of each;
     # return the number of the first message that needs more work. `found` items were recorded, and
     # the node of items has `items` of up to `room`.
