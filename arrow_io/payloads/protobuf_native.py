@@ -224,6 +224,8 @@ class _Compiler:
         # Ops of messages that can be read by columns, and of those that can be read in steps.
         self._by_columns: set[int] = set()
         self._in_step: set[int] = set()
+        # Links of the names of enums, by the full name of the enum.
+        self._enums: dict[str, tuple[int, int]] = {}
         # The first hints: results for one field of the messages that are read in steps
         # (`tables.GROUP`).
         builder.reserve_hints(tables.GROUP_HINTS)
@@ -468,11 +470,16 @@ class _Compiler:
 
     def _names(self, enum: EnumDescriptor) -> tuple[int, int]:
         """Return the links of the tables of an enum's names."""
+        links = self._enums.get(enum.full_name)
+        if links is not None:
+            return links
         names: dict[int, int] = {}
         for value in enum.values:
             names.setdefault(value.number, self._builder.constant(value.name.encode()))
         table = self._table(names, int(enum.is_closed), {})
-        return table, self._builder.link(_hashed(names))
+        links = table, self._builder.link(_hashed(names))
+        self._enums[enum.full_name] = links
+        return links
 
     def _table(self, values: dict[int, int], more: int, skips: Mapping[int, int]) -> int:
         """Store values by their keys (see `tables.TABLE`), and return the link.
@@ -505,6 +512,8 @@ def _hashed(names: Mapping[int, int]) -> list[int]:
             slots.setdefault((number & _MASK32) * factor % (1 << 32) >> 32 - bits, (number, name))
         if len(slots) > len(best):
             multiplier, best = factor, slots
+        if len(best) == len(some):
+            break
     numbers = [multiplier, 32 - bits]
     for slot in range(1 << bits):
         numbers += best.get(slot, _EMPTY_SLOT)
