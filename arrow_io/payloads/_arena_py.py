@@ -29,8 +29,9 @@ except ImportError:
 
 if cython.compiled:
     from cython.cimports.arrow_io.core import _ipc_message as ipc_message
-    from cython.cimports.arrow_io.core._bits import copy, is_utf8, same, word
+    from cython.cimports.arrow_io.core._bits import copy, is_utf8, word
     from cython.cimports.arrow_io.payloads import _tables as tables
+    from cython.cimports.arrow_io.payloads._arena_keys import has_equal_keys
     from cython.cimports.libc.string import memcpy, memset
 else:
     from arrow_io.core import ipc_message
@@ -1100,16 +1101,30 @@ class Arena:
 
         The values of `node` are maps; `node + 2` is the node of their keys.
         """
-        at: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.DATA]
-        key: cython.Py_ssize_t = (node + 2) * tables.NODE_WIDTH
-        row: cython.Py_ssize_t
-        w: cython.pointer[cython.int] = self.a32
-        for row in range(self.counts[node]):
-            if w[at + row + 1] - w[at + row] > 1 and _is_any_equal(
-                self.a8, w, self.nodes, key, w[at + row], w[at + row + 1]
-            ):
-                return True
-        return False
+        maps: cython.longlong = self.nodes[node * tables.NODE_WIDTH + tables.DATA]
+        at: cython.Py_ssize_t = (node + 2) * tables.NODE_WIDTH
+        data: cython.longlong = self.nodes[at + tables.DATA]
+        width: cython.longlong = _width(self.nodes[at + tables.STORAGE])
+        base: cython.longlong = data * width
+        count: cython.longlong = self.counts[node]
+        is_variable: cython.bint = self.nodes[at + tables.STORAGE] == tables.VARIABLE
+        if is_variable:
+            base = self.nodes[at + tables.BYTES]
+        if cython.compiled:
+            return has_equal_keys(
+                self.a8 + base, self.a32 + data, is_variable, width, self.a32 + maps, count,
+                _MAX_COMPARED,
+            )  # fmt: skip
+        else:  # noqa: RET505 - the compiler drops it
+            ends = self.a32[data:] if is_variable else range(0, 1 << 62, width)
+            for row in range(maps, maps + count):
+                keys = [
+                    bytes(self.a8[base + ends[k] : base + ends[k + 1]])
+                    for k in range(self.a32[row], self.a32[row + 1])
+                ]
+                if len(keys) > _MAX_COMPARED or len(set(keys)) < len(keys):
+                    return True
+            return False
 
 
 @cython.cfunc
@@ -1174,50 +1189,6 @@ def _pack_flags(
             eight |= p[place + 8 * whole + k] << k
         p[place + whole] = eight
     return flag_count
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _is_any_equal(
-    p: cython.pointer[cython.const[cython.uchar]],
-    w: cython.pointer[cython.const[cython.int]],
-    nodes: cython.pointer[cython.const[cython.longlong]],
-    at: cython.Py_ssize_t,
-    first: cython.Py_ssize_t,
-    stop: cython.Py_ssize_t,
-) -> cython.bint:
-    """Return whether two of the values `[first, stop)` of the node at `at` are equal."""
-    i: cython.Py_ssize_t
-    k: cython.Py_ssize_t
-    start: cython.longlong
-    other: cython.longlong
-    storage: cython.longlong = nodes[at + tables.STORAGE]
-    length: cython.longlong = _width(storage)
-    data: cython.longlong = nodes[at + tables.DATA]
-    base: cython.longlong = nodes[at + tables.BYTES]
-    if stop - first > _MAX_COMPARED:
-        return True
-    if storage != tables.VARIABLE:
-        base = data * length
-    for i in range(first + 1, stop):
-        start = i * length
-        if storage == tables.VARIABLE:
-            start = w[data + i]
-            length = w[data + i + 1] - start
-        for k in range(first, i):
-            other = k * length
-            if storage == tables.VARIABLE:
-                other = w[data + k]
-                if w[data + k + 1] - other != length:
-                    continue
-            if cython.compiled:
-                if same(p + base + start, p + base + other, length):
-                    return True
-            elif p[base + start : base + start + length] == p[base + other : base + other + length]:
-                return True
-    return False
 
 
 @cython.cfunc

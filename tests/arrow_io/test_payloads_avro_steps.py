@@ -189,3 +189,37 @@ def test_one_unusual_payload(
 
     _check(program, payloads)
     assert shredded_alike(program, payloads).codes == ([] if code is None else [code])
+
+
+_KEYS = (
+    "",
+    "a",
+    "b",
+    "ab",
+    "long key 1",
+    "long key 2",
+    "1 with the same end",
+    "2 with the same end",
+)
+
+
+@pytest.mark.both_builds
+@given(data=st.data())
+def test_equal_keys(data: st.DataObject) -> None:
+    """Of entries with the same key in a map, the last remains; maps of any length."""
+    number = st.integers(0, 70).map("k{}".format)
+    keys = st.lists(st.sampled_from(_KEYS) | number, max_size=70)
+    drawn = data.draw(st.lists(st.lists(keys, min_size=1, max_size=4), min_size=1, max_size=3))
+    maps = [each for choices in drawn for each in choices * 5]
+    payloads = [_map_of(each) for each in maps]
+
+    values = shredded_alike(avro(record(("m", map_of("long")))), payloads).values
+
+    expected = [list({key: n for n, key in enumerate(each)}.items()) for each in maps]
+    assert values.field("m").to_pylist() == expected
+
+
+def _map_of(keys: list[str]) -> bytes:
+    """A map of keys to their numbers."""
+    entries = b"".join(sized(key.encode()) + avro_long(n) for n, key in enumerate(keys))
+    return (avro_long(len(keys)) + entries if keys else b"") + b"\0"
