@@ -1,12 +1,174 @@
-# A group of values with the same op, which `_avro_py.py` reads together.
+# Groups of values with the same op, which `_avro_py.py` reads together, and their bytes.
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    #if defined(__SSE2__) && defined(__x86_64__)
+    #include <emmintrin.h>
+    #endif
+    #if defined(__x86_64__) && defined(__GNUC__)
+    #include <immintrin.h>
+    /* Four varints at a time, as `pulsar_offload_avro_numbers` reads two. */
+    __attribute__((target("avx2")))
+    static Py_ssize_t pulsar_offload_avro_fours(
+            const unsigned char* from, Py_ssize_t* at, const long long* masks, long long* numbers,
+            Py_ssize_t n, Py_ssize_t count, unsigned long long* bits) {
+        const __m256i zero = _mm256_setzero_si256(), one = _mm256_set1_epi64x(1);
+        const __m256i ones = _mm256_set1_epi8(1), top = _mm256_set1_epi8((char)0x80);
+        const __m256i low7 = _mm256_set1_epi8(0x7F), pairs = _mm256_set1_epi16((short)0x8001);
+        const __m256i weights = _mm256_set1_epi32(0x40000001);
+        const __m256i low28 = _mm256_set1_epi64x(0x0FFFFFFF);
+        __m256i all = zero, mask = zero;
+        uint64_t parts[4];
+        for (; count - n >= 4; n += 4) {
+            __m256i words, ends, before, number, half, length;
+            for (int k = 0; k < 4; k++) memcpy(parts + k, from + at[n + k], 8);
+            words = _mm256_set_epi64x(
+                (long long)parts[3], (long long)parts[2], (long long)parts[1], (long long)parts[0]);
+            if (masks) mask = _mm256_loadu_si256((const __m256i*)(masks + n));
+            ends = _mm256_andnot_si256(words, top);
+            before = _mm256_sub_epi64(ends, one);
+            number = _mm256_andnot_si256(ends, before);
+            if (masks) number = _mm256_and_si256(number, mask);
+            if (_mm256_movemask_pd(_mm256_castsi256_pd(number))) break;
+            before = _mm256_xor_si256(ends, before);
+            length = _mm256_sad_epu8(_mm256_and_si256(before, ones), zero);
+            words = _mm256_and_si256(words, _mm256_and_si256(before, low7));
+            words = _mm256_maddubs_epi16(pairs, words);
+            words = _mm256_madd_epi16(words, weights);
+            words = _mm256_or_si256(
+                _mm256_and_si256(words, low28),
+                _mm256_srli_epi64(_mm256_andnot_si256(low28, words), 4));
+            half = _mm256_srli_epi64(words, 1);
+            number = _mm256_xor_si256(
+                half, _mm256_sub_epi64(zero, _mm256_and_si256(words, one)));
+            if (masks) {
+                half = _mm256_and_si256(half, mask);
+                number = _mm256_and_si256(number, mask);
+                length = _mm256_and_si256(length, mask);
+            }
+            all = _mm256_or_si256(all, half);
+            _mm256_storeu_si256((__m256i*)(numbers + n), number);
+            _mm256_storeu_si256(
+                (__m256i*)(at + n),
+                _mm256_add_epi64(_mm256_loadu_si256((const __m256i*)(at + n)), length));
+        }
+        _mm256_storeu_si256((__m256i*)parts, all);
+        *bits |= parts[0] | parts[1] | parts[2] | parts[3];
+        return n;
+    }
+    #endif
+    /* Two varints at a time: a branch on their lengths is hard to predict. */
+    static inline Py_ssize_t pulsar_offload_avro_numbers(
+            const unsigned char* from, Py_ssize_t* at, const long long* masks, long long* numbers,
+            Py_ssize_t n, Py_ssize_t count, unsigned long long* bits) {
+    #if defined(__SSE2__) && defined(__x86_64__)
+        const __m128i zero = _mm_setzero_si128(), one = _mm_set1_epi64x(1);
+        const __m128i ones = _mm_set1_epi8(1), top = _mm_set1_epi8((char)0x80);
+        const __m128i low7 = _mm_set1_epi8(0x7F);
+        const __m128i even7 = _mm_set1_epi16(0x007F), odd7 = _mm_set1_epi16(0x7F00);
+        const __m128i weights = _mm_set1_epi32(0x40000001);
+        const __m128i low28 = _mm_set1_epi64x(0x0FFFFFFF);
+        __m128i all = zero, mask = zero;
+        uint64_t parts[2];
+    #if defined(__GNUC__)
+        if (__builtin_cpu_supports("avx2"))
+            n = pulsar_offload_avro_fours(from, at, masks, numbers, n, count, bits);
+    #endif
+        for (; n < count; n += 2) {
+            uint64_t first, second;
+            __m128i words, ends, before, number, half, sign, length;
+            memcpy(&first, from + at[n], 8);
+            memcpy(&second, from + at[n + 1], 8);
+            words = _mm_set_epi64x((long long)second, (long long)first);
+            if (masks) mask = _mm_loadu_si128((const __m128i*)(masks + n));
+            ends = _mm_andnot_si128(words, top);
+            before = _mm_sub_epi64(ends, one);
+            number = _mm_andnot_si128(ends, before);
+            if (masks) number = _mm_and_si128(number, mask);
+            /* The sign bit is set if no byte ends the number. */
+            if (_mm_movemask_pd(_mm_castsi128_pd(number))) break;
+            /* The bits of the number and its last byte's highest. */
+            before = _mm_xor_si128(ends, before);
+            length = _mm_sad_epu8(_mm_and_si128(before, ones), zero);
+            words = _mm_and_si128(words, _mm_and_si128(before, low7));
+            /* Join the groups of seven bits: by two, four and eight. */
+            words = _mm_or_si128(
+                _mm_and_si128(words, even7), _mm_srli_epi64(_mm_and_si128(words, odd7), 1));
+            words = _mm_madd_epi16(words, weights);
+            words = _mm_or_si128(
+                _mm_and_si128(words, low28), _mm_srli_epi64(_mm_andnot_si128(low28, words), 4));
+            half = _mm_srli_epi64(words, 1);
+            sign = _mm_sub_epi64(zero, _mm_and_si128(words, one));
+            number = _mm_xor_si128(half, sign);
+            if (masks) {
+                half = _mm_and_si128(half, mask);
+                number = _mm_and_si128(number, mask);
+                length = _mm_and_si128(length, mask);
+            }
+            all = _mm_or_si128(all, half);
+            _mm_storeu_si128((__m128i*)(numbers + n), number);
+            _mm_storeu_si128(
+                (__m128i*)(at + n), _mm_add_epi64(_mm_loadu_si128((const __m128i*)(at + n)), length));
+        }
+        _mm_storeu_si128((__m128i*)parts, all);
+        *bits |= parts[0] | parts[1];
+    #endif
+        return n;
+    }
+    static inline void pulsar_offload_avro_runs(
+            unsigned char* to, int* ends, const unsigned char* from, const Py_ssize_t* starts,
+            const long long* lengths, Py_ssize_t count, long long used, long long most) {
+        Py_ssize_t n;
+        unsigned char block[32];
+        if (most <= 16) {
+            for (n = 0; n < count; n++) {
+                memcpy(block, from + starts[n], 16);
+                memcpy(to + used, block, 16);
+                ends[n] = (int)(used += lengths[n]);
+            }
+        } else if (most <= 32) {
+            for (n = 0; n < count; n++) {
+                memcpy(block, from + starts[n], 32);
+                memcpy(to + used, block, 32);
+                ends[n] = (int)(used += lengths[n]);
+            }
+        } else {
+            for (n = 0; n < count; n++) {
+                memcpy(to + used, from + starts[n], lengths[n]);
+                ends[n] = (int)(used += lengths[n]);
+            }
+        }
+    }
+    """
+    # Read the numbers `n` to `count` at these positions, and move the positions to their ends. Eight
+    # bytes are readable at each. A number with the mask 0 is a null: 0, in no bytes. Other masks are
+    # -1; `masks` is NULL if there are no nulls. `bits` receives the bits of x for each number x or
+    # -x - 1. Return the first of two numbers of which one has more than eight bytes; or, if no number
+    # does, at least `count`. The arrays must have room for an even number of values.
+    Py_ssize_t read_numbers "pulsar_offload_avro_numbers"(
+        const unsigned char* at, Py_ssize_t* positions, const long long* masks, long long* numbers,
+        Py_ssize_t n, Py_ssize_t count, unsigned long long* bits) noexcept nogil
+    # Copy runs of bytes one after another, from `used` on, and store their ends. No run is longer than
+    # `most`. If that is at most 16 or 32, as many bytes are read and written for each run.
+    void copy_runs "pulsar_offload_avro_runs"(
+        unsigned char* to, int* ends, const unsigned char* at, const Py_ssize_t* starts,
+        const long long* lengths, Py_ssize_t count, long long used, long long most) noexcept nogil
+
 cdef enum:
     GROUP_SIZE = 64
+    # Unions with more branches are read value by value.
+    MAX_BRANCHES = 16
+    # Rounds between two sorts of the lists that have more items; less than `GROUP_SIZE`.
+    MAX_ROUNDS = 63
+    # Bytes that `copy_runs` may copy after a run.
+    RUN_PADDING = 32
 
 cdef struct Group:
     # The number of values.
     Py_ssize_t count
-    # The rows of the values' node: at least `first`, below `stop`, in ascending order. Other rows in
-    # this range belong to null records.
+    # The rows of the values' node: at least `first`, below `stop`; in ascending order, except in a
+    # round. Other rows in this range belong to null records.
     long long first
     long long stop
     # Whether each row in the range has a value.

@@ -11,17 +11,25 @@ except ImportError:
 
 if cython.compiled:
     from cython.cimports.arrow_io.core._bits import (
-        copy,
         copy_blocks,
         half_word,
         is_ascii,
+        is_utf8,
         take_varint,
         word,
     )
     from cython.cimports.arrow_io.core._prefetch import prefetch_lines
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._arena_c import Arena
-    from cython.cimports.arrow_io.payloads._avro_groups import GROUP_SIZE, Group
+    from cython.cimports.arrow_io.payloads._avro_groups import (
+        GROUP_SIZE,
+        MAX_BRANCHES,
+        MAX_ROUNDS,
+        RUN_PADDING,
+        Group,
+        copy_runs,
+        read_numbers,
+    )
 else:
     from arrow_io.payloads import tables
     from arrow_io.payloads._arena_py import Arena
@@ -49,8 +57,6 @@ _GROUP_BYTES = cython.declare(cython.longlong, 16384)
 _STEP_BYTES = cython.declare(cython.longlong, 768)
 # Rounds pay off if they have at least so many items on average.
 _MIN_ROUND = cython.declare(cython.longlong, 8)
-# Unions with more branches are read value by value.
-_MAX_BRANCHES = cython.declare(cython.longlong, 16)
 
 
 @cython.final
@@ -625,25 +631,35 @@ class Shredder(Arena):
     ) -> cython.void:
         """Set a group to the first payloads, up to one that is missing or near the end."""
         n: cython.Py_ssize_t = 0
-        start: cython.longlong
-        stop: cython.longlong
+        last: cython.Py_ssize_t = self.size - _PADDING_BYTES
+        limit: cython.Py_ssize_t = 0
+        origin: cython.Py_ssize_t = positions[0] >> 32
+        position: cython.longlong
+        start: cython.Py_ssize_t
+        stop: cython.Py_ssize_t
         size: cython.longlong = 0
-        self.limit = 0
-        self.origin = positions[0] >> 32
-        while n < count and n < GROUP_SIZE and positions[n] != tables.ABSENT:
-            start = positions[n] >> 32
-            stop = start + (positions[n] & _MASK32)
-            if self.size - stop < _PADDING_BYTES or (size > _GROUP_BYTES and n >= _MIN_BATCH):
+        count = min(count, GROUP_SIZE)
+        while n < count:
+            position = positions[n]
+            start = position >> 32
+            stop = start + (position & _MASK32)
+            if (
+                position == tables.ABSENT
+                or stop > last
+                or (size > _GROUP_BYTES and n >= _MIN_BATCH)
+            ):
                 break
-            size += stop - start
-            self.limit = max(self.limit, stop)
-            self.origin = min(self.origin, start)
+            size += position & _MASK32
+            limit = max(limit, stop)
+            origin = min(origin, start)
             group.at[n] = start
             n += 1
+        self.limit = limit
+        self.origin = origin
         group.count = n
         # Prefetch the payloads after these.
-        self.next_read = self.limit
-        self.prefetch_stop = min(self.size, self.limit + size)
+        self.next_read = limit
+        self.prefetch_stop = min(self.size, limit + size)
 
     @cython.cfunc
     @cython.inline
@@ -667,9 +683,11 @@ class Shredder(Arena):
     ) -> cython.bint:
         """Return whether each value of the group ends where its payload ends."""
         n: cython.Py_ssize_t
-        unread: cython.longlong = 0
+        position: cython.ulonglong
+        unread: cython.ulonglong = 0
         for n in range(group.count):
-            unread |= ((positions[n] >> 32) + (positions[n] & _MASK32)) ^ group.at[n]
+            position = positions[n]
+            unread |= ((position >> 32) + (position & _MASK32)) ^ group.at[n]
         return unread == 0
 
     @cython.cfunc
@@ -944,7 +962,7 @@ class Shredder(Arena):
         members: cython.longlong = 0
         uses: cython.longlong
         n: cython.Py_ssize_t
-        if count > _MAX_BRANCHES:
+        if count > MAX_BRANCHES:
             return False
         for n in range(count):
             branch = branches[n] * tables.OP_WIDTH
@@ -972,56 +990,99 @@ class Shredder(Arena):
         self, at: cython.Py_ssize_t, group: cython.pointer[Group], depth: cython.int
     ) -> cython.bint:
         """Read a group's values of a union, branch by branch."""
-        values = cython.declare(Group)
-        branches = cython.declare(cython.uchar[GROUP_SIZE])
+        sorted_at = cython.declare(cython.Py_ssize_t[GROUP_SIZE])
+        sorted_rows = cython.declare(cython.longlong[GROUP_SIZE])
         numbers = cython.declare(cython.uchar[GROUP_SIZE])
-        null_rows = cython.declare(cython.longlong[GROUP_SIZE])
-        count: cython.Py_ssize_t
-        null_count: cython.Py_ssize_t
-        is_value: cython.int
+        places = cython.declare(cython.uchar[MAX_BRANCHES])
+        branches = cython.declare(cython.uchar[GROUP_SIZE])
+        values = cython.declare(Group)
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        limit: cython.Py_ssize_t = self.limit
+        branch_count: cython.int = self.ops[at + tables.B]
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        child: cython.Py_ssize_t
         branch: cython.int
         op: cython.Py_ssize_t
+        place: cython.int
+        size: cython.int
         n: cython.Py_ssize_t
+        for branch in range(branch_count):
+            places[branch] = 0
         for n in range(group.count):
-            if (
-                group.at[n] > self.limit
-                or self.p[group.at[n]] & 0x81 != 0
-                or self.p[group.at[n]] >> 1 >= self.ops[at + tables.B]
-            ):
+            branch = p[group.at[n]] if group.at[n] <= limit else 1
+            if branch & 0x81 != 0 or branch >> 1 >= branch_count:
                 return False
-            branches[n] = self.p[group.at[n]] >> 1
-            group.at[n] += 1
+            branches[n] = branch >> 1
+            places[branch >> 1] += 1
+        place = 0
+        for branch in range(branch_count):
+            size = places[branch]
+            places[branch] = place
+            place += size
+        for n in range(group.count):
+            place = places[branches[n]]
+            places[branches[n]] = place + 1
+            sorted_at[place] = group.at[n] + 1
+            sorted_rows[place] = group.rows[n]
+            numbers[place] = n
+        # Each row is null in all members but one. Rows of null records have no values, either.
+        child = node + 1
+        while child < self.nodes[node * tables.NODE_WIDTH + tables.STOP]:
+            self._blank(child, group.first, group.stop)
+            if self.nodes[child * tables.NODE_WIDTH + tables.STORAGE] == tables.LIST:
+                child = self.nodes[child * tables.NODE_WIDTH + tables.STOP]
+            else:
+                child += 1
         values.first = group.first
         values.stop = group.stop
         values.is_dense = False
-        for branch in range(self.ops[at + tables.B]):
+        place = 0
+        for branch in range(branch_count):
             op = self.links[self.ops[at + tables.A] + branch] * tables.OP_WIDTH
-            count = 0
-            null_count = 0
-            for n in range(group.count):
-                is_value = branches[n] == branch
-                # Both lists receive the value, and one of them keeps it.
-                values.at[count] = group.at[n]
-                values.rows[count] = group.rows[n]
-                numbers[count] = n
-                null_rows[null_count] = group.rows[n]
-                count += is_value
-                null_count += 1 - is_value
+            # The place after the last value of the branch.
+            values.count = places[branch] - place
+            for n in range(values.count):
+                values.at[n] = sorted_at[place + n]
+                values.rows[n] = sorted_rows[place + n]
             if self.ops[op + tables.OPCODE] == tables.AVRO_NULL:
-                for n in range(count):
-                    self.a8[
-                        self.nodes[self.ops[op + tables.NODE] * tables.NODE_WIDTH + tables.VALID]
-                        + values.rows[n]
-                    ] = 0
-                continue
-            op = self.ops[op + tables.A]
-            values.count = count
-            self._put_nulls(self.ops[op * tables.OP_WIDTH + tables.NODE], null_rows, null_count)
-            if not self._read_step(op, cython.address(values), depth):
-                return False
-            for n in range(count):
-                group.at[numbers[n]] = values.at[n]
+                self._set_valid(node, node + 1, cython.address(values), 0)
+            else:
+                op = self.ops[op + tables.A]
+                child = self.ops[op * tables.OP_WIDTH + tables.NODE]
+                self._set_valid(
+                    child,
+                    self.nodes[child * tables.NODE_WIDTH + tables.STOP],
+                    cython.address(values),
+                    1,
+                )
+                if not self._read_step(op, cython.address(values), depth):
+                    return False
+            for n in range(values.count):
+                group.at[numbers[place + n]] = values.at[n]
+            place = places[branch]
         return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _set_valid(
+        self,
+        node: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+        group: cython.pointer[Group],
+        is_valid: cython.int,
+    ) -> cython.void:
+        """Set whether a group's rows are valid in nodes `[node, stop)`, but not in items."""
+        valid: cython.pointer[cython.uchar]
+        n: cython.Py_ssize_t
+        while node < stop:
+            valid = self.a8 + self.nodes[node * tables.NODE_WIDTH + tables.VALID]
+            for n in range(group.count):
+                valid[group.rows[n]] = is_valid
+            if self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.LIST:
+                node = self.nodes[node * tables.NODE_WIDTH + tables.STOP]
+            else:
+                node += 1
 
     @cython.cfunc
     @cython.nogil
@@ -1147,7 +1208,8 @@ class Shredder(Arena):
         return self._read_step(item, items, depth + 1)
 
     # Rounds: the first items of all lists of a group are read together, then the second items, and
-    # so on. No item waits for the one before it. But texts and lists in items must be appended in
+    # so on. No item waits for the one before it. The lists are sorted by their number of items, so
+    # that each round reads the first of them. But texts and lists in items must be appended in
     # the order of their rows: a round stores their positions in place of their ends, and they are
     # read after the last round.
 
@@ -1222,14 +1284,15 @@ class Shredder(Arena):
         depth: cython.int,
     ) -> cython.bint:
         """Read a group's arrays or maps in rounds, or one by one if few have as many items."""
+        unsorted = cython.declare(Group)
         lists = cython.declare(Group)
         numbers = cython.declare(cython.uchar[GROUP_SIZE])
         remaining = cython.declare(cython.longlong[GROUP_SIZE])
         after = cython.declare(cython.Py_ssize_t[GROUP_SIZE])
+        masks = cython.declare(cython.longlong[GROUP_SIZE])
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
-        valid: cython.pointer[cython.uchar] = (
-            self.a8 + self.nodes[node * tables.NODE_WIDTH + tables.VALID]
-        )
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        limit: cython.Py_ssize_t = self.limit
         ends: cython.pointer[cython.int] = (
             self.a32 + self.nodes[node * tables.NODE_WIDTH + tables.DATA] + 1
         )
@@ -1238,48 +1301,44 @@ class Shredder(Arena):
         total: cython.longlong = first
         most: cython.longlong = 0
         count: cython.Py_ssize_t = 0
-        left: cython.Py_ssize_t
-        is_value: cython.bint = True
-        excess: cython.int = 0
-        is_last: cython.bint
+        number: cython.longlong
         n: cython.Py_ssize_t
         i: cython.Py_ssize_t
         for n in range(group.count):
+            after[n] = group.at[n]
+        if not self._begin_values(node, null_branch, group, masks):
+            return False
+        for n in range(group.count):
             i = group.at[n]
-            if i > self.limit:
-                return False
+            number = p[i] & masks[n]
+            if number & 0x81 == 0:
+                number >>= 1
+                i -= masks[n]
+            else:
+                i = self._read_block(node, i, limit)
+                number = self.number
+                if i < 0 or number > limit - i:
+                    return False
             while row < group.rows[n]:
                 ends[row] = total
                 row += 1
-            self.number = 0
-            if null_branch != _NOT_NULL:
-                excess |= self.p[i] & 0xFD
-                is_value = self.p[i] != null_branch
-                valid[row] = is_value
-                i += 1
-            if is_value:
-                i = self._read_block(node, i, self.limit)
-                if i < 0 or self.number > self.limit - i:
-                    return False
-            after[n] = i
-            lists.at[count] = i
-            lists.rows[count] = total
-            remaining[count] = self.number
+            unsorted.at[count] = i
+            unsorted.rows[count] = total
+            remaining[count] = number
             numbers[count] = n
-            count += self.number > 0
-            most = max(most, self.number)
-            total += self.number
+            count += number > 0
+            most = max(most, number)
+            total += number
             ends[row] = total
             row += 1
-        if excess != 0:
-            return False
-        if total - first < _MIN_ROUND * most:
-            return self._read_lists(at, null_branch, group, depth)
+            group.at[n] = i
         while row < group.stop:
             ends[row] = total
             row += 1
-        for n in range(group.count):
-            group.at[n] = after[n]
+        if total - first < _MIN_ROUND * most:
+            for n in range(group.count):
+                group.at[n] = after[n]
+            return self._read_lists(at, null_branch, group, depth)
         if total == first:
             return True
         if not self._take_item_rows(node + 1, total):
@@ -1288,28 +1347,105 @@ class Shredder(Arena):
         lists.stop = total
         lists.is_dense = False
         while count > 0:
-            lists.count = count
-            if not self._read_round(at, cython.address(lists), depth):
+            unsorted.count = count
+            self._sort_lists(
+                cython.address(unsorted), numbers, remaining, most, cython.address(lists)
+            )
+            count = self._read_rounds(at, cython.address(lists), numbers, remaining, group, depth)
+            if count < 0:
                 return False
-            left = 0
+            most -= MAX_ROUNDS
             for n in range(count):
-                i = lists.at[n]
-                remaining[n] -= 1
-                is_last = remaining[n] == 0
+                unsorted.at[n] = lists.at[n]
+                unsorted.rows[n] = lists.rows[n]
+        return self._read_postponed(at, first, total, depth)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _sort_lists(
+        self,
+        unsorted: cython.pointer[Group],
+        numbers: cython.pointer[cython.uchar],
+        remaining: cython.pointer[cython.longlong],
+        most: cython.longlong,
+        lists: cython.pointer[Group],
+    ) -> cython.void:
+        """Sort lists by their remaining items, which are at most `most`, in descending order.
+
+        Lists with `MAX_ROUNDS` items or more come first, in any order.
+        """
+        places = cython.declare(cython.uchar[GROUP_SIZE])
+        old_numbers = cython.declare(cython.uchar[GROUP_SIZE])
+        old_remaining = cython.declare(cython.longlong[GROUP_SIZE])
+        top: cython.Py_ssize_t = min(most, MAX_ROUNDS)
+        key: cython.Py_ssize_t
+        place: cython.int = 0
+        size: cython.int
+        n: cython.Py_ssize_t
+        for key in range(top + 1):
+            places[key] = 0
+        for n in range(unsorted.count):
+            places[min(remaining[n], top)] += 1
+            old_numbers[n] = numbers[n]
+            old_remaining[n] = remaining[n]
+        for key in range(top, -1, -1):
+            size = places[key]
+            places[key] = place
+            place += size
+        for n in range(unsorted.count):
+            key = min(old_remaining[n], top)
+            place = places[key]
+            places[key] = place + 1
+            lists.at[place] = unsorted.at[n]
+            lists.rows[place] = unsorted.rows[n]
+            numbers[place] = old_numbers[n]
+            remaining[place] = old_remaining[n]
+        lists.count = unsorted.count
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_rounds(
+        self,
+        at: cython.Py_ssize_t,
+        lists: cython.pointer[Group],
+        numbers: cython.pointer[cython.uchar],
+        remaining: cython.pointer[cython.longlong],
+        group: cython.pointer[Group],
+        depth: cython.int,
+    ) -> cython.Py_ssize_t:
+        """Read `MAX_ROUNDS` items of sorted lists, or all; return the number of the other lists.
+
+        `numbers` are the numbers in `group` of the lists. Returns −1 if it cannot read them.
+        """
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        count: cython.Py_ssize_t = lists.count
+        items: cython.longlong = 0
+        excess: cython.int = 0
+        n: cython.Py_ssize_t
+        while True:
+            while count > 0 and remaining[count - 1] == items:
+                count -= 1
                 # The list ends with a block of no items.
-                excess |= self.p[i] & -cython.cast(cython.int, is_last)
-                group.at[numbers[n]] = i + 1
-                lists.at[left] = i
-                lists.rows[left] = lists.rows[n] + 1
-                remaining[left] = remaining[n]
-                numbers[left] = numbers[n]
-                left += not is_last
-            count = left
+                excess |= p[lists.at[count]]
+                group.at[numbers[count]] = lists.at[count] + 1
             if excess != 0:
                 self.has_blocks = True
                 self.can_retry = True
-                return False
-        return self._read_postponed(at, first, total, depth)
+                return -1
+            if count == 0 or items == MAX_ROUNDS:
+                break
+            lists.count = count
+            if not self._read_round(at, lists, depth):
+                return -1
+            for n in range(count):
+                lists.rows[n] += 1
+            items += 1
+        for n in range(count):
+            remaining[n] -= items
+        return count
 
     @cython.cfunc
     @cython.nogil
@@ -1404,40 +1540,19 @@ class Shredder(Arena):
         self, node: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
     ) -> cython.bint:
         """Store the positions of a group's texts, and skip them."""
-        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        masks = cython.declare(cython.longlong[GROUP_SIZE])
+        starts = cython.declare(cython.Py_ssize_t[GROUP_SIZE])
+        lengths = cython.declare(cython.longlong[GROUP_SIZE])
         ends: cython.pointer[cython.int] = (
             self.a32 + self.nodes[node * tables.NODE_WIDTH + tables.DATA] + 1
         )
-        limit: cython.Py_ssize_t = self.limit
         origin: cython.Py_ssize_t = self.origin
-        is_value: cython.int = 1
-        excess: cython.int = 0
-        length: cython.longlong
-        i: cython.Py_ssize_t
         n: cython.Py_ssize_t
         for n in range(group.count):
-            i = group.at[n]
-            if i > limit:
-                return False
-            ends[group.rows[n]] = i - origin
-            if null_branch != _NOT_NULL:
-                excess |= p[i] & 0xFD
-                is_value = p[i] != null_branch
-                i += 1
-            # A null has a length of zero, in no bytes.
-            length = p[i] & -is_value
-            if length & 0x81 == 0:
-                length >>= 1
-                i += is_value
-            else:
-                i = self._read_long(i, limit)
-                length = self.number
-                if i < 0 or length < 0:
-                    return False
-            if length > limit - i:
-                return False
-            group.at[n] = i + length
-        return excess == 0
+            ends[group.rows[n]] = group.at[n] - origin
+        return self._begin_values(node, null_branch, group, masks) and self._find_texts(
+            masks, group, starts, lengths
+        )
 
     @cython.cfunc
     @cython.nogil
@@ -1530,6 +1645,49 @@ class Shredder(Arena):
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
+    def _begin_values(
+        self,
+        node: cython.Py_ssize_t,
+        null_branch: cython.int,
+        group: cython.pointer[Group],
+        masks: cython.pointer[cython.longlong],
+    ) -> cython.bint:
+        """Check the positions of a group's values, and read which are null.
+
+        Sets `masks` of each value to −1, or to 0 if it is null.
+        """
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        valid: cython.pointer[cython.uchar] = (
+            self.a8 + self.nodes[node * tables.NODE_WIDTH + tables.VALID]
+        )
+        limit: cython.Py_ssize_t = self.limit
+        rest: cython.Py_ssize_t = 0
+        excess: cython.int = 0
+        is_value: cython.int
+        i: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        for n in range(group.count):
+            # A negative number has its highest bit set.
+            rest |= limit - group.at[n]
+        if rest < 0:
+            return False
+        if null_branch == _NOT_NULL:
+            for n in range(group.count):
+                masks[n] = -1
+            return True
+        for n in range(group.count):
+            i = group.at[n]
+            excess |= p[i]
+            is_value = p[i] != null_branch
+            valid[group.rows[n]] = is_value
+            masks[n] = -is_value
+            group.at[n] = i + 1
+        return excess & 0xFD == 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
     def _put_texts(
         self,
         node: cython.Py_ssize_t,
@@ -1538,67 +1696,130 @@ class Shredder(Arena):
         group: cython.pointer[Group],
     ) -> cython.bint:
         """Append a group's texts or bytes to a node."""
-        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        masks = cython.declare(cython.longlong[GROUP_SIZE])
+        starts = cython.declare(cython.Py_ssize_t[GROUP_SIZE])
+        lengths = cython.declare(cython.longlong[GROUP_SIZE])
         p: cython.pointer[cython.const[cython.uchar]] = self.p
-        valid: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.VALID]
-        ends: cython.pointer[cython.int] = self.a32 + self.nodes[at + tables.DATA] + 1
-        target: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.BYTES]
-        room: cython.longlong = self.nodes[at + tables.BYTES_CAPACITY]
-        limit: cython.Py_ssize_t = self.limit
-        size: cython.Py_ssize_t = self.size
+        target: cython.pointer[cython.uchar]
         used: cython.longlong = self.used[node]
-        row: cython.longlong = group.first
-        is_value: cython.int = 1
-        excess: cython.int = 0
-        high: cython.uint = 0
+        total: cython.longlong
+        verdict: cython.int
+        splits: cython.int = 0
+        n: cython.Py_ssize_t
+        if not self._begin_values(node, null_branch, group, masks):
+            return False
+        if not self._find_texts(masks, group, starts, lengths):
+            return False
+        if not self._put_runs(node, p, self.size - self.limit, starts, lengths, group):
+            return False
+        total = self.used[node] - used
+        if not is_text or total == 0:
+            return True
+        target = self.a8 + self.nodes[node * tables.NODE_WIDTH + tables.BYTES] + used
+        if is_ascii(target, total):
+            return True
+        # All texts together are UTF-8, and none starts within a character.
+        room: cython.longlong = self.nodes[node * tables.NODE_WIDTH + tables.BYTES_CAPACITY] - used
+        verdict = is_utf8(target, total, room)
+        if verdict >= 0:
+            for n in range(group.count):
+                splits |= p[starts[n]] & 0xC0 == 0x80 and lengths[n] > 0
+            return verdict and not splits
+        for n in range(group.count):
+            if not self._is_text(starts[n], starts[n] + lengths[n]):
+                return False
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _find_texts(
+        self,
+        masks: cython.pointer[cython.longlong],
+        group: cython.pointer[Group],
+        starts: cython.pointer[cython.Py_ssize_t],
+        lengths: cython.pointer[cython.longlong],
+    ) -> cython.bint:
+        """Read the lengths of a group's texts, and skip them; nulls have no bytes."""
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        limit: cython.Py_ssize_t = self.limit
+        rest: cython.Py_ssize_t = 0
         length: cython.longlong
         i: cython.Py_ssize_t
         n: cython.Py_ssize_t
         for n in range(group.count):
             i = group.at[n]
-            if i > limit:
-                return False
-            if not group.is_dense:
-                while row < group.rows[n]:
-                    ends[row] = used
-                    row += 1
-            if null_branch != _NOT_NULL:
-                excess |= p[i] & 0xFD
-                is_value = p[i] != null_branch
-                valid[row] = is_value
-                i += 1
-            # A null has a length of zero, in no bytes.
-            length = p[i] & -is_value
+            length = p[i] & masks[n]
             if length & 0x81 == 0:
                 length >>= 1
-                i += is_value
+                i -= masks[n]
             else:
                 i = self._read_long(i, limit)
                 length = self.number
-                if i < 0 or length < 0:
+                if i < 0 or length < 0 or length > limit - i:
                     return False
-            if length > limit - i:
-                return False
-            high = 0
-            if not copy_blocks(
-                target + used, room - used, p + i, size - i, length, cython.address(high)
-            ):
-                if length > room - used:
-                    self.can_retry = True
-                    return False
-                copy(target + used, p + i, length)
-                high = not is_ascii(p + i, length)
-            if high != 0 and is_text and not self._is_text(i, i + length):
-                return False
-            used += length
-            ends[row] = used
-            row += 1
-            group.at[n] = i + length
-        while row < group.stop:
-            ends[row] = used
-            row += 1
-        self.used[node] = used
-        return excess == 0
+            starts[n] = i
+            lengths[n] = length
+            i += length
+            rest |= limit - i
+            group.at[n] = i
+        return rest >= 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_runs(
+        self,
+        node: cython.Py_ssize_t,
+        source: cython.pointer[cython.const[cython.uchar]],
+        readable: cython.Py_ssize_t,
+        starts: cython.pointer[cython.Py_ssize_t],
+        lengths: cython.pointer[cython.longlong],
+        group: cython.pointer[Group],
+    ) -> cython.bint:
+        """Append a run of bytes to a node for each value; `readable` bytes follow every run."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        dense_ends = cython.declare(cython.int[GROUP_SIZE])
+        ends: cython.pointer[cython.int] = self.a32 + self.nodes[at + tables.DATA] + 1
+        used: cython.longlong = self.used[node]
+        row: cython.longlong = group.first
+        total: cython.longlong = 0
+        most: cython.longlong = 0
+        n: cython.Py_ssize_t
+        for n in range(group.count):
+            total += lengths[n]
+            most |= lengths[n]
+        if total > self.nodes[at + tables.BYTES_CAPACITY] - used - RUN_PADDING:
+            self.can_retry = True
+            return False
+        if readable < RUN_PADDING:
+            # Without bytes after a run, it is copied exactly.
+            most = RUN_PADDING + 1
+        if group.is_dense:
+            copy_runs(
+                self.a8 + self.nodes[at + tables.BYTES], ends + row, source, starts, lengths,
+                group.count, used, most,
+            )  # fmt: skip
+        else:
+            copy_runs(
+                self.a8 + self.nodes[at + tables.BYTES], dense_ends, source, starts, lengths,
+                group.count, used, most,
+            )  # fmt: skip
+            for n in range(group.count):
+                while row < group.rows[n]:
+                    ends[row] = used
+                    row += 1
+                used = dense_ends[n]
+                ends[row] = used
+                row += 1
+            while row < group.stop:
+                ends[row] = used
+                row += 1
+            used -= total
+        self.used[node] = used + total
+        return True
 
     @cython.cfunc
     @cython.nogil
@@ -1606,76 +1827,46 @@ class Shredder(Arena):
     def _read_symbols(
         self, op: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
     ) -> cython.bint:
+        masks = cython.declare(cython.longlong[GROUP_SIZE])
+        starts = cython.declare(cython.Py_ssize_t[GROUP_SIZE])
+        lengths = cython.declare(cython.longlong[GROUP_SIZE])
         node: cython.Py_ssize_t = self.ops[op + tables.NODE]
-        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         symbols: cython.pointer[cython.const[cython.longlong]] = (
             self.links + self.ops[op + tables.A]
         )
         symbol_count: cython.longlong = self.ops[op + tables.B]
-        constants: cython.pointer[cython.const[cython.uchar]] = self.constants
         limit: cython.Py_ssize_t = self.limit
-        valid: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.VALID]
-        ends: cython.pointer[cython.int] = self.a32 + self.nodes[at + tables.DATA] + 1
-        target: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.BYTES]
-        room: cython.longlong = self.nodes[at + tables.BYTES_CAPACITY]
-        used: cython.longlong = self.used[node]
-        row: cython.longlong = group.first
-        is_value: cython.longlong = 1
         number: cython.longlong
-        excess: cython.int = 0
-        high: cython.uint = 0
-        length: cython.longlong
         position: cython.longlong
+        missing: cython.longlong = 0
         i: cython.Py_ssize_t
         n: cython.Py_ssize_t
+        if not self._begin_values(node, null_branch, group, masks):
+            return False
         for n in range(group.count):
             i = group.at[n]
-            if i > limit:
-                return False
-            while row < group.rows[n]:
-                ends[row] = used
-                row += 1
-            if null_branch != _NOT_NULL:
-                excess |= p[i] & 0xFD
-                is_value = p[i] != null_branch
-                valid[row] = is_value
-                i += 1
-            # A null is the text of no bytes at the start of the constants.
-            number = p[i] & -is_value
+            number = p[i] & masks[n]
             if number & 0x81 == 0:
                 number >>= 1
-                i += is_value
+                i -= masks[n]
             else:
                 i = self._read_long(i, limit)
                 number = self.number
                 if i < 0 or number < 0:
                     return False
-            if number >= symbol_count or symbols[number] == tables.ABSENT:
+            if number >= symbol_count:
                 return False
-            position = symbols[number] & -is_value
-            length = position & _MASK32
-            if not copy_blocks(
-                target + used,
-                room - used,
-                constants + (position >> 32),
-                _CONSTANT_BYTES,
-                length,
-                cython.address(high),
-            ):
-                if length > room - used:
-                    self.can_retry = True
-                    return False
-                copy(target + used, constants + (position >> 32), length)
-            used += length
-            ends[row] = used
-            row += 1
+            # A null is the text of no bytes at the start of the constants.
+            position = symbols[number] & masks[n]
+            missing |= position
+            starts[n] = position >> 32
+            lengths[n] = position & _MASK32
             group.at[n] = i
-        while row < group.stop:
-            ends[row] = used
-            row += 1
-        self.used[node] = used
-        return excess == 0
+        # The position of a symbol that the reader lacks is negative.
+        return missing >= 0 and self._put_runs(
+            node, self.constants, _CONSTANT_BYTES, starts, lengths, group
+        )
 
     @cython.cfunc
     @cython.nogil
@@ -1683,76 +1874,90 @@ class Shredder(Arena):
     def _read_integers(
         self, op: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
     ) -> cython.bint:
-        # The compiler makes a loop of each.
-        if self._storage(op) == tables.INT32:
-            if null_branch == _NOT_NULL:
-                return self._put_integers(op, False, False, 0, group)
-            return self._put_integers(op, False, True, null_branch, group)
-        if null_branch == _NOT_NULL:
-            return self._put_integers(op, True, False, 0, group)
-        return self._put_integers(op, True, True, null_branch, group)
-
-    @cython.cfunc
-    @cython.inline
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _put_integers(
-        self,
-        op: cython.Py_ssize_t,
-        is_wide: cython.bint,
-        is_nullable: cython.bint,
-        null_branch: cython.int,
-        group: cython.pointer[Group],
-    ) -> cython.bint:
-        """Put a group's integers into a node."""
-        at: cython.Py_ssize_t = self.ops[op + tables.NODE] * tables.NODE_WIDTH
+        masks = cython.declare(cython.longlong[GROUP_SIZE])
+        numbers = cython.declare(cython.longlong[GROUP_SIZE])
+        node: cython.Py_ssize_t = self.ops[op + tables.NODE]
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         scale: cython.pointer[cython.const[cython.longlong]] = self.links + self.ops[op + tables.A]
-        p: cython.pointer[cython.const[cython.uchar]] = self.p
-        valid: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.VALID]
         wide: cython.pointer[cython.longlong] = self.a64 + self.nodes[at + tables.DATA]
         narrow: cython.pointer[cython.int] = self.a32 + self.nodes[at + tables.DATA]
         low: cython.longlong = scale[tables.LOW]
         high: cython.longlong = scale[tables.HIGH]
         multiplier: cython.longlong = scale[tables.MULTIPLIER]
-        limit: cython.Py_ssize_t = self.limit
-        is_value: cython.longlong = 1
-        excess: cython.int = 0
-        number: cython.longlong
-        value: cython.ulonglong
-        row: cython.longlong
-        i: cython.Py_ssize_t
-        stop: cython.Py_ssize_t
+        is_wide: cython.bint = self._storage(op) == tables.INT64
+        count: cython.Py_ssize_t = group.count
+        bits: cython.ulonglong = 0
         n: cython.Py_ssize_t
-        for n in range(group.count):
-            i = group.at[n]
-            row = group.rows[n]
-            if i > limit:
-                return False
-            if is_nullable:
-                excess |= p[i] & 0xFD
-                is_value = p[i] != null_branch
-                valid[row] = is_value
-                i += 1
-            value = 0
-            stop = take_varint(p, i, i + 8, i + 8, cython.address(value))
-            if stop < 0 and is_value:
-                stop = self._read_long_slowly(i, limit)
-                if stop < 0:
+        if not self._begin_values(node, null_branch, group, masks):
+            return False
+        if not self._read_numbers(null_branch, masks, group, numbers, cython.address(bits)):
+            return False
+        # No number n or -n - 1 exceeds `bits`, so most groups need no comparison of each number.
+        if cython.cast(cython.longlong, bits) > min(high, -(low + 1)):
+            for n in range(count):
+                if numbers[n] < low or numbers[n] > high:
                     return False
-                number = self.number
+        if not is_wide:
+            if group.is_dense:
+                narrow += group.first
+                for n in range(count):
+                    narrow[n] = numbers[n] * multiplier
             else:
-                # A null is zero, in no bytes.
-                number = _unzigzag(value) & -is_value
-                stop = i + ((stop - i) & -is_value)
-            if number < low or number > high:
-                return False
-            number *= multiplier
-            if is_wide:
-                wide[row] = number
+                for n in range(count):
+                    narrow[group.rows[n]] = numbers[n] * multiplier
+        elif not group.is_dense:
+            for n in range(count):
+                wide[group.rows[n]] = numbers[n] * multiplier
+        elif multiplier != 1:
+            wide += group.first
+            for n in range(count):
+                wide[n] = numbers[n] * multiplier
+        else:
+            wide += group.first
+            for n in range(count):
+                wide[n] = numbers[n]
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_numbers(
+        self,
+        null_branch: cython.int,
+        masks: cython.pointer[cython.longlong],
+        group: cython.pointer[Group],
+        numbers: cython.pointer[cython.longlong],
+        bits: cython.pointer[cython.ulonglong],
+    ) -> cython.bint:
+        """Read a number for each value; a null is zero, in no bytes. See `read_numbers`."""
+        count: cython.Py_ssize_t = group.count
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        n: cython.Py_ssize_t = 0
+        stop: cython.Py_ssize_t
+        value: cython.longlong
+        if count & 1 != 0:
+            # Numbers are read in pairs.
+            group.at[count] = group.at[count - 1]
+            masks[count] = masks[count - 1]
+        while True:
+            if null_branch == _NOT_NULL:
+                n = read_numbers(p, group.at, cython.NULL, numbers, n, count, bits)
             else:
-                narrow[row] = number
-            group.at[n] = stop
-        return excess == 0
+                n = read_numbers(p, group.at, masks, numbers, n, count, bits)
+            if n >= count:
+                return True
+            stop = min(n + 2, count)
+            while n < stop:
+                numbers[n] = 0
+                if masks[n] != 0:
+                    group.at[n] = self._read_long(group.at[n], self.limit)
+                    if group.at[n] < 0:
+                        return False
+                    value = self.number
+                    numbers[n] = value
+                    bits[0] |= value ^ (value >> 63)
+                n += 1
 
     @cython.cfunc
     @cython.nogil
@@ -1823,29 +2028,21 @@ class Shredder(Arena):
     def _read_doubles(
         self, op: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
     ) -> cython.bint:
-        at: cython.Py_ssize_t = self.ops[op + tables.NODE] * tables.NODE_WIDTH
+        masks = cython.declare(cython.longlong[GROUP_SIZE])
+        node: cython.Py_ssize_t = self.ops[op + tables.NODE]
         p: cython.pointer[cython.const[cython.uchar]] = self.p
-        valid: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.VALID]
-        values: cython.pointer[cython.longlong] = self.a64 + self.nodes[at + tables.DATA]
-        limit: cython.Py_ssize_t = self.limit
-        is_value: cython.longlong = 1
-        excess: cython.int = 0
+        values: cython.pointer[cython.longlong] = (
+            self.a64 + self.nodes[node * tables.NODE_WIDTH + tables.DATA]
+        )
         number: cython.longlong
-        i: cython.Py_ssize_t
         n: cython.Py_ssize_t
+        if not self._begin_values(node, null_branch, group, masks):
+            return False
         for n in range(group.count):
-            i = group.at[n]
-            if i > limit:
-                return False
-            if null_branch != _NOT_NULL:
-                excess |= p[i] & 0xFD
-                is_value = p[i] != null_branch
-                valid[group.rows[n]] = is_value
-                i += 1
-            number = word(p + i)
-            values[group.rows[n]] = number & -is_value
-            group.at[n] = i + 8 * is_value
-        return excess == 0
+            number = word(p + group.at[n])
+            values[group.rows[n]] = number & masks[n]
+            group.at[n] += 8 & masks[n]
+        return True
 
     @cython.cfunc
     @cython.nogil
@@ -1853,29 +2050,21 @@ class Shredder(Arena):
     def _read_floats(
         self, op: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
     ) -> cython.bint:
-        at: cython.Py_ssize_t = self.ops[op + tables.NODE] * tables.NODE_WIDTH
+        masks = cython.declare(cython.longlong[GROUP_SIZE])
+        node: cython.Py_ssize_t = self.ops[op + tables.NODE]
         p: cython.pointer[cython.const[cython.uchar]] = self.p
-        valid: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.VALID]
-        values: cython.pointer[cython.int] = self.a32 + self.nodes[at + tables.DATA]
-        limit: cython.Py_ssize_t = self.limit
-        is_value: cython.int = 1
-        excess: cython.int = 0
-        number: cython.int
-        i: cython.Py_ssize_t
+        values: cython.pointer[cython.int] = (
+            self.a32 + self.nodes[node * tables.NODE_WIDTH + tables.DATA]
+        )
+        number: cython.longlong
         n: cython.Py_ssize_t
+        if not self._begin_values(node, null_branch, group, masks):
+            return False
         for n in range(group.count):
-            i = group.at[n]
-            if i > limit:
-                return False
-            if null_branch != _NOT_NULL:
-                excess |= p[i] & 0xFD
-                is_value = p[i] != null_branch
-                valid[group.rows[n]] = is_value
-                i += 1
-            number = half_word(p + i)
-            values[group.rows[n]] = number & -is_value
-            group.at[n] = i + 4 * is_value
-        return excess == 0
+            number = half_word(p + group.at[n])
+            values[group.rows[n]] = number & masks[n]
+            group.at[n] += 4 & masks[n]
+        return True
 
     @cython.cfunc
     @cython.nogil
@@ -1883,29 +2072,23 @@ class Shredder(Arena):
     def _read_booleans(
         self, op: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
     ) -> cython.bint:
-        at: cython.Py_ssize_t = self.ops[op + tables.NODE] * tables.NODE_WIDTH
+        masks = cython.declare(cython.longlong[GROUP_SIZE])
+        node: cython.Py_ssize_t = self.ops[op + tables.NODE]
         p: cython.pointer[cython.const[cython.uchar]] = self.p
-        valid: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.VALID]
-        values: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.DATA]
-        is_value: cython.int = 1
-        excess: cython.int = 0
-        number: cython.int
-        i: cython.Py_ssize_t
+        values: cython.pointer[cython.uchar] = (
+            self.a8 + self.nodes[node * tables.NODE_WIDTH + tables.DATA]
+        )
+        excess: cython.longlong = 0
+        number: cython.longlong
         n: cython.Py_ssize_t
+        if not self._begin_values(node, null_branch, group, masks):
+            return False
         for n in range(group.count):
-            i = group.at[n]
-            if i > self.limit:
-                return False
-            if null_branch != _NOT_NULL:
-                excess |= p[i] & 0xFD
-                is_value = p[i] != null_branch
-                valid[group.rows[n]] = is_value
-                i += 1
-            number = p[i] & -is_value
-            excess |= number & 0xFE
+            number = p[group.at[n]] & masks[n]
+            excess |= number
             values[group.rows[n]] = number
-            group.at[n] = i + is_value
-        return excess == 0
+            group.at[n] -= masks[n]
+        return excess <= 1
 
     # ------------------------------------------------------------------------
     # Nodes, without a call of the arena's methods

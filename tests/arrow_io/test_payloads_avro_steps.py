@@ -223,3 +223,32 @@ def _map_of(keys: list[str]) -> bytes:
     """A map of keys to their numbers."""
     entries = b"".join(sized(key.encode()) + avro_long(n) for n, key in enumerate(keys))
     return (avro_long(len(keys)) + entries if keys else b"") + b"\0"
+
+
+@pytest.mark.both_builds
+@pytest.mark.parametrize("counts", [(63, 64, 65), (62, 130, 190, 0), (1, 2, 0, 64, 128)])
+@pytest.mark.parametrize("item", ["long", _nullable("string")])
+def test_many_items(counts: tuple[int, ...], item: AvroSchema) -> None:
+    """Arrays may have more items than are sorted for the rounds at once."""
+    value = b"\x06" if item == "long" else b"\x02\x02x"
+    payloads = [
+        (avro_long(count) + value * count if count else b"") + b"\0" for count in counts * 20
+    ]
+
+    rows = shredded_alike(avro(record(("l", array_of(item)))), payloads).rows
+
+    expected = 3 if item == "long" else "x"
+    assert rows == [{"l": [expected] * count} for count in counts * 20]
+
+
+@pytest.mark.both_builds
+@pytest.mark.parametrize("at", range(16))
+def test_characters_across_texts(at: int) -> None:
+    """Texts that are UTF-8 only one after another are refused."""
+    payloads: list[bytes | None] = [sized(b"plain") for _ in range(16)]
+    payloads[at] = sized("süß".encode()[:-1])
+    payloads[(at + 1) % 16] = sized("süß".encode()[-1:] + b"!")
+
+    together = shredded_alike(avro(record(("t", "string"))), payloads)
+
+    assert sorted(together.codes) == [tables.BAD_UTF8, tables.BAD_UTF8]
