@@ -325,6 +325,11 @@ class Projection:
         return _needs(self)
 
     @property
+    def has_value_bytes(self) -> bool:
+        """Whether the values are requested as bytes."""
+        return self.values is None and any(own == VALUE_COLUMN for _, own in self.columns)
+
+    @property
     def _default_names(self) -> list[str]:
         on_request = {column.name for column in ALL_COLUMNS if not column.default}
         return [name for name, own in self.columns if own not in on_request]

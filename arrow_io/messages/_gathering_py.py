@@ -179,7 +179,7 @@ class Gatherer:
                 n[base + layout.NOTE_DATA] = place
                 place += _aligned(_data_bytes(kind, rows))
                 length = 0
-                if kind >= layout.GATHERED_ENTRY_BYTES:
+                if kind >= layout.GATHERED_ENTRY_BYTES and kind != layout.GATHERED_ROW_OFFSETS:
                     length = self._length(kind, c[2 * k + 1])
                     if length > wire.MAX31:
                         break
@@ -302,7 +302,10 @@ class Gatherer:
         """Return which buffer of a part the positions of a column refer to."""
         if kind == layout.GATHERED_ENTRY_BYTES:
             return _DATA
-        if kind == layout.GATHERED_ROW_BYTES and field == layout.ROW_PAYLOAD:
+        if (
+            kind in (layout.GATHERED_ROW_BYTES, layout.GATHERED_ROW_OFFSETS)
+            and field == layout.ROW_PAYLOAD
+        ):
             return _PAYLOAD
         return _BODY
 
@@ -514,6 +517,7 @@ class Gatherer:
         count: cython.Py_ssize_t = self._values(kind)
         source: cython.Py_ssize_t = self._source(kind, field)
         is_entry_field: cython.bint = kind == layout.GATHERED_ENTRY_BYTES
+        is_copied: cython.bint = kind != layout.GATHERED_ROW_OFFSETS
         numbers: cython.pointer[cython.longlong] = self._numbers(
             kind, layout.ROW_ENTRY if is_entry_field else field
         )
@@ -541,7 +545,7 @@ class Gatherer:
                 if is_entry_field:
                     where = t[numbers[i] * layout.ENTRY_WIDTH + field]
                 else:
-                    if cython.compiled and i + PREFETCH_AHEAD < stop:
+                    if cython.compiled and is_copied and i + PREFETCH_AHEAD < stop:
                         prefetch(p + (numbers[i + PREFETCH_AHEAD] >> 32))
                     where = numbers[i]
                 if where < 0:
@@ -550,7 +554,9 @@ class Gatherer:
                     bits |= 1 << (i & 7)
                     begin = where >> 32
                     length = where & wire.MASK32
-                    if cython.compiled:
+                    if not is_copied:
+                        pass
+                    elif cython.compiled:
                         # The next values overwrite the excess bytes of a whole word.
                         if length <= WORD <= readable - begin and WORD <= writable - end:
                             copy_word(p8 + place, end, p, begin)
@@ -568,7 +574,7 @@ class Gatherer:
         if count & 7 != 0:
             p8[validity + (count >> 3)] = bits
         note[base + layout.NOTE_NULLS] = nulls
-        if source != _PAYLOAD:
+        if source != _PAYLOAD and is_copied:
             for i in range(place, place + end):
                 all_bytes |= p8[i]
         note[base + layout.NOTE_ODD] = all_bytes >> 7

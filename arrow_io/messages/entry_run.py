@@ -160,7 +160,7 @@ class EntryRun:
         """Return the number of messages of the entries `[first, stop)`, and their counted bytes."""
         entries = builds.in_use.entries
         return (
-            entries.count_messages(self.table, first, stop),
+            self.message_count(first, stop),
             entries.counted_bytes(self.table, first, stop, members, payload),
         )
 
@@ -218,6 +218,20 @@ class EntryRun:
         end: int = builds.in_use.entries.kind_stop(self.table, first, stop)
         return end
 
+    def message_count(self, first: int, stop: int) -> int:
+        """Return the number of messages that the entries `[first, stop)` announce."""
+        return int(builds.in_use.entries.count_messages(self.table, first, stop))
+
+    @property
+    def has_only_plain_batches(self) -> bool:
+        """Whether every entry is a batch that is neither compressed, encrypted nor broken."""
+        kind = self.number(0, layout.FLAGS) & (layout.BATCHED | layout.COMPRESSED)
+        return (
+            kind == layout.BATCHED
+            and self.kind_stop(0, self.count) == self.count
+            and not self.has_flag(layout.SPECIAL)
+        )
+
     def flag(self, first: int, stop: int, flag: int) -> None:
         """Set a flag of the entries `[first, stop)`."""
         for base in range(
@@ -236,7 +250,11 @@ class EntryRun:
 
     def body_bytes(self, first: int, stop: int) -> int:
         """Return the total length of the bodies of the entries `[first, stop)`."""
-        return int(builds.in_use.codecs.total_length(self.table, layout.BODY, first, stop))
+        return self.total_bytes(layout.BODY, first, stop)
+
+    def total_bytes(self, field: int, first: int, stop: int) -> int:
+        """Return the total length at a position field of the entries `[first, stop)`, in bytes."""
+        return int(builds.in_use.codecs.total_length(self.table, field, first, stop))
 
     def view(self, index: int, field: int) -> memoryview:
         """Return the bytes at a position field of one entry; empty if it is absent."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from arrow_io.core import builds
 from arrow_io.core.ipc_message import ColumnGroup, MessageLayout
+from arrow_io.core.lazy import cached_property
 from arrow_io.core.memory import allocate
 from arrow_io.messages import layout
 
@@ -38,13 +39,6 @@ class Gathered(NamedTuple):
     kind: int
     field: int
     type: pa.DataType
-
-
-class Measured(NamedTuple):
-    """The room that gathered columns need in a message, and its notes about each column."""
-
-    size_bytes: int
-    notes: array[int]
 
 
 class Gathering:
@@ -81,6 +75,7 @@ class Gathering:
             self._indexes += [index] * len(parts)
             nodes += len(parts)
             buffers += sum(2 + (part.kind >= layout.GATHERED_ENTRY_BYTES) for part in parts)
+        self._named, self._following = named, following
         self._numbers = memoryview(array("q", [n for each in self._columns for n in each[:2]]))
         self._count = len(self._columns)
         self._notes_bytes = 8 * layout.NOTE_WIDTH * self._count
@@ -146,6 +141,31 @@ class Gathering:
         result = fill(message, body)
         return pa.ipc.read_record_batch(buffer, self.layout.schema), result
 
+    @cached_property
+    def without_values(self) -> Gathering:
+        """The same columns, for rows whose values are stored back to back: values are not copied.
+
+        Until `attach_values`, the columns of values have offsets and no bytes.
+        """
+        kind = layout.GATHERED_ROW_OFFSETS
+        columns = (
+            (name, each._replace(kind=kind) if _is_value(each) else each)
+            for name, each in self._named
+        )
+        return Gathering(columns, self._following)
+
+    def attach_values(self, batch: pa.RecordBatch, values: pa.Buffer) -> pa.RecordBatch:
+        """Return a batch of `without_values` with the bytes of its columns of values."""
+        for index, (_, each) in enumerate(self._named):
+            if _is_value(each):
+                column = batch.column(index)
+                validity, offsets, _ = column.buffers()
+                column = pa.Array.from_buffers(
+                    column.type, len(column), [validity, offsets, values], column.null_count
+                )
+                batch = batch.set_column(index, batch.schema.field(index), column)
+        return batch
+
     def _find_odd(self, notes: array[int]) -> list[tuple[int, Gathered]]:
         columns = zip(
             self._indexes, self._columns, notes[layout.NOTE_ODD :: layout.NOTE_WIDTH], strict=True
@@ -155,6 +175,10 @@ class Gathering:
             for index, each, odd in columns
             if odd and (each.kind < layout.GATHERED_ENTRY_BYTES or each.type == _TEXT)
         ]
+
+
+def _is_value(column: Gathered) -> bool:
+    return column.kind == layout.GATHERED_ROW_BYTES and column.field == layout.ROW_PAYLOAD
 
 
 _ENTRIES: Final = (

@@ -129,9 +129,11 @@ GATHERED_PROPERTIES = 7
 """List offsets of the properties; their names and values are the next two columns."""
 GATHERED_ENTRY_BYTES = 8
 GATHERED_ROW_BYTES = 9
-GATHERED_NAMES = 10
+GATHERED_ROW_OFFSETS = 10
+"""Like `GATHERED_ROW_BYTES`, without the bytes: they are stored back to back, in row order."""
+GATHERED_NAMES = 11
 """Names of properties. This column and the next have one value per property."""
-GATHERED_VALUES = 11
+GATHERED_VALUES = 12
 
 # Notes about a gathered column.
 NOTE_VALIDITY = 0

@@ -37,6 +37,9 @@ TIMESTAMP = pa.timestamp("us", tz="UTC")
 _TOO_LONG = "the values of one column take more than 2 GiB in one record batch"
 _SINGLE_PROPERTY_TAG = 0x22
 _BATCH_PROPERTY_TAG = 0x0A
+_SLACK_BYTES = 64
+"""Room after the last copied value, so that its end can be copied as fast as the rest."""
+_NO_COPIES = memoryview(bytearray())
 _NUMBERS_PER_PAGE = 4096 // 8
 _NUMBERS_APART = 5 * 64 // 8
 """Five cache lines: an odd number, so that only every 64th column starts at the same page
@@ -76,6 +79,8 @@ class MeasuredRows(NamedTuple):
     Attributes:
         rows: The rows.
         gathering: The columns.
+        values: The values of all rows, back to back, which columns of values share; None: they are
+            copied.
         size_bytes: Size of the columns in a message, in bytes, a multiple of 64.
         notes: What `Gathering.measure` noted.
         may_repeat: Whether a row may repeat the name of a property.
@@ -84,6 +89,7 @@ class MeasuredRows(NamedTuple):
 
     rows: MessageColumns
     gathering: Gathering
+    values: pa.Buffer | None
     size_bytes: int
     notes: array[int]
     may_repeat: bool
@@ -96,6 +102,45 @@ class BatchCursor(NamedTuple):
     entry: int
     position: int = 0
     batch_index: int = 0
+
+
+class _CopiedValues:
+    """The values of all rows of message columns, back to back in row order.
+
+    Attributes:
+        stop: End of the values, in bytes.
+    """
+
+    def __init__(self) -> None:
+        self.stop = 0
+        self._buffer: pa.Buffer | None = None
+        self._view = _NO_COPIES
+        self._is_complete = True
+
+    def discard(self) -> None:
+        """Stop copying, because a row is added whose value is not copied."""
+        self._is_complete = False
+
+    def room(self, needed: int, expected: int) -> memoryview:
+        """Return the buffer if `needed` more bytes fit, else an empty one.
+
+        `expected` is the expected size of all values, in bytes; it determines the buffer's size.
+        """
+        if self._buffer is None and self._is_complete:
+            size = max(needed, expected)
+            if size <= Gathering.max_bytes:
+                self._buffer = allocate(size + _SLACK_BYTES)
+                self._view = memoryview(self._buffer).cast("B")
+        if needed > len(self._view) - _SLACK_BYTES - self.stop:
+            self.discard()
+        return self._view if self._is_complete else _NO_COPIES
+
+    @property
+    def buffer(self) -> pa.Buffer | None:
+        """The values of all rows; None if not all are copied, or half of the buffer is unused."""
+        if self._buffer is None or not self._is_complete or 2 * self.stop < self._buffer.size:
+            return None
+        return self._buffer.slice(0, self.stop)
 
 
 def _row_stride(capacity: int) -> int:
@@ -128,7 +173,8 @@ class MessageColumns:
         self._buffer, self._rows = int64_view(self._stride * layout.ROW_WIDTH)
         self._gatherer = builds.in_use.gathering.Gatherer(self._rows, self._stride)
         self._parts: list[_TablePart] = []
-        self._result = array("q", bytes(8 * 5))
+        self._values = _CopiedValues()
+        self._result = array("q", bytes(8 * 6))
 
     # Filling
 
@@ -145,6 +191,7 @@ class MessageColumns:
             run.table, first, stop, field, self._rows, self._stride, self.count
         )
         payload = run.data if values is None else values
+        self._values.discard()
         self._add_part(stop - first, run, run.data, payload, _SINGLE_PROPERTY_TAG)
         return stop
 
@@ -163,15 +210,28 @@ class MessageColumns:
             run.table, first, batch_index, stop,
             self._rows, self._stride, self.capacity, self.count, result,
         )  # fmt: skip
+        self._values.discard()
         self._add_part(result[0] - self.count, run, run.data, run.data, _BATCH_PROPERTY_TAG)
         return result[1], result[2], result[3]
 
     def split_batches(
-        self, run: EntryRun, cursor: BatchCursor, stop: int, bodies: memoryview | None
+        self,
+        run: EntryRun,
+        cursor: BatchCursor,
+        stop: int,
+        bodies: memoryview | None,
+        *,
+        verify: bool = False,
+        value_bytes: int = 0,
     ) -> tuple[BatchCursor, int]:
         """Add messages of batches from a cursor, up to entry `stop`, as many as fit.
 
-        `bodies` is the buffer of the decompressed batches; None for the run's own buffer.
+        `bodies` is the buffer of the decompressed batches; None for the run's own buffer. `verify`
+        says whether to compare the checksum of each batch, which is neither compressed nor
+        encrypted, before it is split; an entry whose checksum differs is flagged as `BROKEN`.
+        `value_bytes` is the expected size of all values of these columns, in bytes. If it is not 0,
+        values are copied at once, while their bytes are in the processor's cache, unless they take
+        much more or there may be too few rows for all of the messages.
 
         Returns:
             Position of the next message, and 0 or its error code.
@@ -179,12 +239,22 @@ class MessageColumns:
         data = run.data if bodies is None else bodies
         field = layout.PAYLOAD if bodies is None else layout.BODY
         result = self._result
+        copies, copied = _NO_COPIES, 0
+        rows = self.capacity - self.count + cursor.batch_index
+        if value_bytes and run.message_count(cursor.entry, stop) <= rows:
+            needed = run.total_bytes(field, cursor.entry, stop) - cursor.position
+            copies, copied = self._values.room(needed, value_bytes), self._values.stop
+        else:
+            self._values.discard()
         builds.in_use.metadata.split_batches(
             data, run.table, field, cursor.entry, stop, cursor.position, cursor.batch_index,
-            self._rows, self._stride, self.capacity, self.count, result,
+            self._rows, self._stride, self.capacity, self.count, verify, copies, copied, result,
         )  # fmt: skip
-        self._add_part(result[0] - self.count, run, data, data, _BATCH_PROPERTY_TAG)
-        _, entry, position, batch_index, code = result.tolist()
+        row, entry, position, batch_index, code, copied = result
+        values = data
+        if copies:
+            values, self._values.stop = copies, copied
+        self._add_part(row - self.count, run, data, values, _BATCH_PROPERTY_TAG)
         return BatchCursor(entry, position, batch_index), code
 
     def _add_part(
@@ -230,12 +300,15 @@ class MessageColumns:
             CorruptEntryError: A column of one row takes more than 2 GiB.
         """
         may_repeat, bad = self._find_properties() if gathering.properties else (False, [])
-        size_bytes, notes = gathering.measure(self._gatherer)
-        if not 0 <= size_bytes <= gathering.max_bytes and self.count > 1:
+        values = self._values.buffer
+        measured = gathering if values is None else gathering.without_values
+        size_bytes, notes = measured.measure(self._gatherer)
+        max_bytes = gathering.max_bytes - (0 if values is None else values.size)
+        if not 0 <= size_bytes <= max_bytes and self.count > 1:
             return self.part(0, self.count // 2).measure(gathering)
         if size_bytes < 0:
             raise self.locate(CorruptEntryError(_TOO_LONG), 0)
-        return MeasuredRows(self, gathering, size_bytes, notes, may_repeat, bad)
+        return MeasuredRows(self, gathering, values, size_bytes, notes, may_repeat, bad)
 
     def gathered(
         self, measured: MeasuredRows, tally: Tally, following: FollowingColumns | None = None
@@ -252,7 +325,9 @@ class MessageColumns:
             CorruptEntryError: A timestamp cannot hold a time, or a property cannot be decoded. When
                 salvaging, both are counted, and the message lacks the time or its properties.
         """
-        gathering = measured.gathering
+        gathering, values = measured.gathering, measured.values
+        if values is not None:
+            gathering = gathering.without_values
         for row, code in measured.bad:
             tally.lose(Unit.MESSAGE, self.error(row, code))
         fill = partial(gathering.fill, self._gatherer, measured.notes)
@@ -260,6 +335,8 @@ class MessageColumns:
             batch, odd = gathering.record_batch(measured.size_bytes, fill)
         else:
             batch, odd = following.record_batch(fill)
+        if values is not None:
+            batch = measured.gathering.attach_values(batch, values)
         if not odd and not measured.may_repeat:
             return batch
         invalid = set(gathering.properties if measured.may_repeat else ())
@@ -305,7 +382,7 @@ class MessageColumns:
                     part.body, part.property_tag, metadata, counts, row, part.stop, property_count,
                     names, values, ends, result,
                 )  # fmt: skip
-                row, property_count, error, many, _ = result
+                row, property_count, error, many, *_ = result
                 is_many = is_many or bool(many)
                 if error:
                     bad.append((row, error))

@@ -96,6 +96,9 @@ class MessageReader:
             counts.
         limits: The growth limits of the message columns.
         decryptor: Decrypts payloads; by default it has no key.
+        verify: Whether to compare the checksums of runs that are not verified.
+        copy_values: Whether the values of all rows are requested as bytes, so that those of batches
+            are copied when the batches are split.
     """
 
     def __init__(
@@ -106,6 +109,8 @@ class MessageReader:
         *,
         limits: BatchLimits | None = None,
         decryptor: PayloadDecryptor | None = None,
+        verify: bool = False,
+        copy_values: bool = False,
     ) -> None:
         self._runs = runs
         self._needs = needs
@@ -114,6 +119,8 @@ class MessageReader:
         self._tally = tally
         self._limits = limits or BatchLimits()
         self._decryptor = decryptor or PayloadDecryptor()
+        self._verify = verify
+        self._copy_values = copy_values
         self._columns = MessageColumns(self._limits.first_rows)
         self._max_bytes = min(self._limits.first_bytes, self._limits.max_bytes)
 
@@ -147,6 +154,8 @@ class MessageReader:
 
     def _read_run(self, run: EntryRun) -> Iterator[MessageColumns]:
         index = 0
+        if self._verify and not run.is_verified and not self._verifies_late(run):
+            run.verify_checksums()
         while index < run.count:
             special = run.next_flagged(index, layout.SPECIAL)
             if self._needs.members:
@@ -156,6 +165,13 @@ class MessageReader:
             if special < run.count:
                 yield from self._read_one(run, special)
             index = special + 1
+
+    def _verifies_late(self, run: EntryRun) -> bool:
+        """Return whether the entries of a run are verified when their batches are split.
+
+        Other runs are verified as a whole, before they are read.
+        """
+        return self._needs.members and run.has_only_plain_batches
 
     def _read_positions(self, run: EntryRun, index: int, stop: int) -> Iterator[MessageColumns]:
         batch_index = 0
@@ -209,20 +225,39 @@ class MessageReader:
         self, run: EntryRun, index: int, stop: int, bodies: memoryview | None
     ) -> Iterator[MessageColumns]:
         cursor = BatchCursor(index)
+        weight = self._plain_weight if bodies is None else 1
+        verify = self._verify and not run.is_verified and bodies is None
+        value_bytes = 0
+        if self._copy_values and bodies is None:
+            value_bytes = self._expected_value_bytes(run, index, stop)
         while cursor.entry < stop:
             start = cursor
-            cursor, code = self._columns.split_batches(run, start, stop, bodies)
+            cursor, code = self._columns.split_batches(
+                run, start, stop, bodies, verify=verify, value_bytes=value_bytes
+            )
             if bodies is not None:
                 self._columns.size_bytes += (
                     run.body_bytes(start.entry, cursor.entry) - start.position + cursor.position
                 )
-            if code:
+            is_broken = code == layout.BAD_CHECKSUM
+            if code and not is_broken:
                 self._lose_rest(run, cursor, code)
                 cursor = BatchCursor(cursor.entry + 1)
-            weight = self._plain_weight if bodies is None else 1
             self._count_bytes(run, start.entry, cursor.entry, weight)
             if self._is_full():
                 yield self._swap_columns()
+            if is_broken:
+                yield from self._read_one(run, cursor.entry)
+                cursor = BatchCursor(cursor.entry + 1)
+
+    def _expected_value_bytes(self, run: EntryRun, first: int, stop: int) -> int:
+        """Return the size of the values of full columns, if all batches resemble `[first, stop)`.
+
+        The last batch may exceed the limit of the columns.
+        """
+        size_bytes = run.total_bytes(layout.PAYLOAD, first, stop)
+        counted = self._plain_weight * run.bytes_between(first, stop)
+        return size_bytes * self._max_bytes // counted + size_bytes // (stop - first) + 1
 
     def _lose_rest(self, run: EntryRun, cursor: BatchCursor, code: int) -> None:
         """Count a bad message of a batch, and those after it, which cannot be located."""

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
     from arrow_io.columns import Assembly
+    from arrow_io.messages.entry_run import EntryRun
     from arrow_io.messages.message_columns import MessageColumns
-    from arrow_io.messages.message_reader import Needs
+    from arrow_io.messages.message_reader import BatchLimits, Needs
     from arrow_io.storage.ranges import ByteSpan
     from connector.filters.row_filters import RowFilter
     from connector.scan.read_options import ReadOptions
@@ -68,9 +69,8 @@ def _execute(
     read_metrics = ReadMetrics() if metrics is None else metrics
     tally = new_tally(task.read.options, read_metrics)
     with RangePrefetcher(byte_spans([task])) as prefetch:
-        yield from RecordBatchBuilder.from_read(task.read).build(
-            _rows(task, tally, prefetch, gatherer), tally
-        )
+        builder = RecordBatchBuilder.from_read(task.read)
+        yield from builder.build(_rows(builder, task, tally, prefetch, gatherer), tally)
     if metrics is None:
         warn_incomplete(read_metrics, task.read.origin.topic)
 
@@ -129,6 +129,7 @@ class RecordBatchBuilder:
         options: How entries become rows.
         needs: `options.needs`.
         compares_checksums: `options.compares_checksums`.
+        copies_values: `options.copies_values`.
         requested_columns: Builds the columns of batches without a filter.
         predicate_columns: Builds the columns that the filter needs.
         remaining_columns: Builds the other columns of rows that match.
@@ -137,6 +138,7 @@ class RecordBatchBuilder:
     options: ReadOptions
     needs: Needs
     compares_checksums: bool
+    copies_values: bool
     requested_columns: Assembly
     predicate_columns: Assembly
     remaining_columns: Assembly
@@ -153,9 +155,28 @@ class RecordBatchBuilder:
             options,
             options.needs,
             options.compares_checksums,
+            options.copies_values,
             options.projection.assembly(read.origin),
             options.filterable.select(predicate_columns).assembly(read.origin),
             options.projection.select(remaining_columns).assembly(read.origin),
+        )
+
+    def message_reader(
+        self,
+        runs: Iterable[EntryRun],
+        tally: Tally,
+        limits: BatchLimits,
+        decryptor: PayloadDecryptor,
+    ) -> MessageReader:
+        """Return the reader of the messages of some entries."""
+        return MessageReader(
+            runs,
+            self.needs,
+            tally,
+            limits=limits,
+            decryptor=decryptor,
+            verify=self.compares_checksums,
+            copy_values=self.copies_values,
         )
 
     def build(self, messages: Iterable[MessageColumns], tally: Tally) -> Iterator[pa.RecordBatch]:
@@ -250,12 +271,17 @@ def build_delivery(
 
 
 def _rows(
-    task: ScanTask, tally: Tally, prefetch: RangePrefetcher, gatherer: ZoneGatherer | None = None
+    builder: RecordBatchBuilder,
+    task: ScanTask,
+    tally: Tally,
+    prefetch: RangePrefetcher,
+    gatherer: ZoneGatherer | None = None,
 ) -> Iterator[MessageColumns]:
     options = task.read.options
     decryptor = PayloadDecryptor(options.decryption_keys)
-    runs = build_delivery(
-        task, tally, EntryStream(task, tally, prefetch, gatherer=gatherer), decryptor
+    # The message reader compares checksums, unless the zones need them compared before.
+    stream = EntryStream(
+        task, tally, prefetch, verify_task_entries=gatherer is not None, gatherer=gatherer
     )
-    reader = MessageReader(runs, options.needs, tally, limits=options.limits, decryptor=decryptor)
-    return iter(reader)
+    runs = build_delivery(task, tally, stream, decryptor)
+    return iter(builder.message_reader(runs, tally, options.limits, decryptor))

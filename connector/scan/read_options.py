@@ -75,6 +75,11 @@ class ReadOptions:
         return replace(needs, metadata=True) if self.bounds.by_time else needs
 
     @property
+    def copies_values(self) -> bool:
+        """Whether the values of nearly all rows are returned as bytes."""
+        return self.row_filter is None and self.projection.has_value_bytes
+
+    @property
     def is_unwrapped(self) -> bool:
         """Whether values are change events that are unwrapped."""
         values = self.filterable.values

@@ -20,11 +20,16 @@ from arrow_io.core.prefetch import most_units, prefetch_units
 from arrow_io.core.processors import processor_count
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.messages.encryption import PayloadDecryptor
-from arrow_io.messages.message_reader import BatchLimits, MessageReader
+from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.read_metrics import ReadMetrics
 from arrow_io.storage.range_prefetch import RangePrefetcher
 from connector.scan.entry_stream import EntryStream
-from connector.scan.execution import RecordBatchBuilder, build_delivery, byte_spans, new_tally
+from connector.scan.execution import (
+    RecordBatchBuilder,
+    build_delivery,
+    byte_spans,
+    new_tally,
+)
 from connector.scan.read_options import max_decoded_rows
 from connector.scan.table_read import TableTask
 
@@ -350,9 +355,8 @@ def _decode_parts(
 ) -> Iterator[UnitResult]:
     """Decode a unit in parts of about `_MAX_UNIT_BYTES`; nearly always there is only one."""
     tally = new_tally(builder.options, counts)
-    entries = map(_verify, runs) if builder.compares_checksums else runs
     with memory():
-        messages = MessageReader(entries, builder.needs, tally, limits=limits, decryptor=decryptor)
+        messages = builder.message_reader(runs, tally, limits, decryptor)
     batches = builder.build(messages, tally)
     is_last = False
     while not is_last:
@@ -384,9 +388,3 @@ def _read_table(unit: Callable[[], Iterator[pa.RecordBatch]], memory: Memory) ->
             return UnitResult(error=error)
         operation.note(rows=sum(each.num_rows for each in batches))
     return UnitResult(batches)
-
-
-def _verify(run: EntryRun) -> EntryRun:
-    """Compare the checksums of a run just before it is decoded, and return it."""
-    run.verify_checksums()
-    return run

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from arrow_io.columns import Origin, projection
+from arrow_io.errors import PulsarOffloadError
 from arrow_io.messages import layout
-from tests.support.builds import BUILDS
+from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
+from arrow_io.read_metrics import Tally
+from tests.support.builds import BUILDS, using_build
 from tests.support.codecs import CODECS, decompress
+from tests.support.entries import Framing, Message, encode_entry
 from tests.support.golden import golden_topic
 from tests.support.golden_entries import golden_entries
 from tests.support.hot_loop import decode_entry, properties, split, walk
 from tests.support.pulsar_proto import MessageMetadata
+from tests.support.runs import runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from arrow_io.messages.entry_run import EntryRun
 
 _GOLDEN = (
     "transactions-open",
@@ -174,3 +182,94 @@ def _length_field(tag: bytes, data: bytes) -> bytes:
 def test_random_bytes_as_properties(data: bytes, tag: int) -> None:
     """Whatever bytes are searched, both builds find the same."""
     _same(lambda build: properties(build, data, tag=tag))
+
+
+# Batches that are verified, split and copied at once
+
+_Kind = Literal["plain", "damaged", "unchecked", "bad size", "LZ4", "single"]
+
+
+def _entry(members: list[Message], kind: _Kind) -> bytes:
+    if kind == "single":
+        return encode_entry(members[:1], batched=False)
+    framing = Framing(codec="LZ4" if kind == "LZ4" else "NONE", checksum=kind != "unchecked")
+    entry = encode_entry(members, batched=True, framing=framing)
+    if kind == "damaged":
+        return entry[:-1] + bytes([entry[-1] ^ 1])
+    if kind == "bad size":
+        # Without its checksum, and too short for its last message.
+        return encode_entry(members, batched=True, framing=Framing(checksum=False))[:-1]
+    return entry
+
+
+_MEMBERS = st.builds(
+    lambda length, number, is_null, is_out: Message(
+        payload=b"" if is_null else (b"%d" % number * length)[:length],
+        partition_key=f"key {number}",
+        null_value=is_null or None,
+        compacted_out=is_out,
+    ),
+    st.sampled_from([0, 1, 15, 16, 17, 48, 49, 63, 64, 65, 300, 5000]),
+    st.integers(0, 9),
+    st.sampled_from([False, False, False, True]),
+    st.sampled_from([False, False, False, True]),
+)
+_PLAIN_KINDS: list[_Kind] = ["plain", "plain", "plain", "damaged", "unchecked", "bad size"]
+_KINDS: list[_Kind] = [*_PLAIN_KINDS, "LZ4", "single"]
+_ENTRIES_OF_KINDS = st.sampled_from([_PLAIN_KINDS, _KINDS]).flatmap(
+    lambda kinds: st.lists(
+        st.builds(
+            _entry,
+            st.lists(_MEMBERS, min_size=1, max_size=5),
+            st.sampled_from(kinds),
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+
+
+def _read(
+    runs: list[EntryRun], limits: BatchLimits, *, salvage: bool, at_once: bool
+) -> tuple[list[dict[str, object]], object, tuple[object, ...] | None]:
+    """The rows in all default columns, what was lost, and the kind and entry of the error."""
+    tally = Tally(salvage=salvage)
+    if not at_once:
+        for run in runs:
+            run.verify_checksums()
+    reader = MessageReader(runs, Needs(), tally, limits=limits, verify=at_once, copy_values=at_once)
+    rows: list[dict[str, object]] = []
+    try:
+        for columns in reader:
+            assert columns.count <= columns.capacity
+            for batch in projection().assembly(Origin()).record_batches(columns, tally):
+                batch.validate(full=True)
+                rows += batch.to_pylist()
+    except PulsarOffloadError as error:
+        return rows, tally.metrics.lost, (type(error), error.entry_id, error.batch_index)
+    return rows, tally.metrics.lost, None
+
+
+@given(
+    entries=_ENTRIES_OF_KINDS,
+    length=st.integers(1, 8),
+    max_rows=st.sampled_from([1, 2, 7, 100]),
+    max_bytes=st.sampled_from([1, 300, 3000, 1 << 20]),
+    salvage=st.booleans(),
+    build=st.sampled_from([*BUILDS]),
+)
+def test_batches_read_at_once(
+    entries: list[bytes], length: int, max_rows: int, max_bytes: int, *, salvage: bool, build: str
+) -> None:
+    """Rows, losses and errors are those of runs that are verified first and gathered last."""
+    with using_build(build):
+        limits = BatchLimits(
+            first_rows=max_rows, max_rows=max_rows, first_bytes=max_bytes, max_bytes=max_bytes
+        )
+        runs = [list(runs_of(entries, length=length)) for _ in range(2)]
+        first, second = (
+            _read(each, limits, salvage=salvage, at_once=at_once)
+            for each, at_once in zip(runs, (False, True), strict=True)
+        )
+
+        assert second == first

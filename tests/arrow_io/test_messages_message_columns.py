@@ -12,16 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arrow_io.columns import Origin, projection
 from arrow_io.core import builds
-from arrow_io.errors import CorruptEntryError
+from arrow_io.errors import ChecksumError, CorruptEntryError
 from arrow_io.messages import layout
 from arrow_io.messages.gathering import PROPERTIES, Gathered, Gathering, as_text
 from arrow_io.messages.message_columns import MessageColumns
-from arrow_io.messages.message_reader import MessageReader, Needs
+from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
 from arrow_io.read_metrics import ReadMetrics, Tally, Unit
 from tests.support.builds import BUILDS, using_build
 from tests.support.entries import Framing, Message, encode_entry
-from tests.support.runs import batch_indexes, entry_run, properties_of
+from tests.support.runs import batch_indexes, entry_run, properties_of, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -445,3 +446,44 @@ def test_message_is_as_arrow_writes_it(
     assert [each.null_count for each in batch.columns] == [
         sum(value is None for value in _as_came(each)) for each in batch.columns
     ]
+
+
+# Batches that are verified, split and copied at once
+
+
+@pytest.mark.usefixtures("build")
+@pytest.mark.parametrize("broken", range(4))
+def test_broken_batch_at_each_position(broken: int) -> None:
+    """Only the batch whose checksum differs is lost, wherever it is in its run."""
+    batches = [encode_entry([_message(2 * n), _message(2 * n + 1)], batched=True) for n in range(4)]
+    batches[broken] = batches[broken][:-1] + b"?"
+    tally = Tally(salvage=True)
+
+    (columns,) = MessageReader([entry_run(batches)], Needs(), tally, verify=True, copy_values=True)
+    reader = MessageReader([entry_run(batches)], Needs(), Tally(), verify=True, copy_values=True)
+    before: list[bytes] = []
+    with pytest.raises(ChecksumError) as caught:
+        before.extend(v for each in reader for v in each.row_bytes(layout.ROW_PAYLOAD).to_pylist())
+
+    values = [b"%d" % n for n in range(8)]
+    read = columns.row_bytes(layout.ROW_PAYLOAD).to_pylist()
+    assert read == values[: 2 * broken] + values[2 * broken + 2 :]
+    assert tally.metrics.lost == {(Unit.ENTRY, "ChecksumError"): 1}
+    assert before == values[: 2 * broken]
+    assert caught.value.entry_id == broken
+
+
+@pytest.mark.usefixtures("build")
+def test_values_are_copied_once() -> None:
+    """Record batches share the values that were copied when the batches were split."""
+    batches = [encode_entry([Message(payload=b"x" * 1000)] * 3, batched=True) for _ in range(5)]
+    runs = runs_of(batches, length=2)
+    limits = BatchLimits(first_bytes=2 * 15_000)
+    (columns,) = MessageReader(runs, Needs(), Tally(), limits=limits, copy_values=True)
+
+    (batch,) = projection().assembly(Origin()).record_batches(columns, Tally())
+    (again,) = projection().assembly(Origin()).record_batches(columns, Tally())
+
+    values = [each.column("__value__").buffers()[2] for each in (batch, again)]
+    assert values[0].address == values[1].address
+    assert values[0].size == 15 * 1000

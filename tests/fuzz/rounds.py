@@ -109,7 +109,14 @@ def decode(random: Random) -> int:
     rows = 0
     try:
         runs = Delivery([entry_run(some)], tally, PayloadDecryptor())
-        for columns in MessageReader(runs, Needs(), tally):
+        reader = MessageReader(
+            runs,
+            Needs(),
+            tally,
+            verify=random.random() < 0.2,
+            copy_values=random.random() < 0.5,
+        )
+        for columns in reader:
             for batch in _columns(topic).assembly(Origin()).record_batches(columns, tally):
                 batch.validate(full=True)
                 rows += batch.num_rows

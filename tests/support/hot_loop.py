@@ -103,14 +103,14 @@ def split(build: Build, body: bytes, members: int, *, capacity: int = 50, flags:
     entry[layout.FLAGS] = layout.BATCHED | flags
     entry[layout.EVENT_TIME], entry[layout.SEQUENCE_ID] = 77, 88
     entry[layout.BODY] = len(body)
-    result = array("q", bytes(40))
+    result = array("q", bytes(48))
     found: list[tuple[int, ...]] = []
     while True:
         rows = array("q", bytes(8 * capacity * layout.ROW_WIDTH))
-        _, _, position, batch_index, _ = result
+        _, _, position, batch_index, _, _ = result
         build.metadata.split_batches(
             memoryview(body), entry, layout.BODY, 0, 1, position, batch_index,
-            rows, capacity, capacity, 0, result,
+            rows, capacity, capacity, 0, 0, memoryview(bytearray()), 0, result,
         )  # fmt: skip
         columns = [rows[n * capacity :][: result[0]] for n in range(layout.ROW_WIDTH)]
         found += zip(*columns, strict=True)
