@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+_LARGE_BATCH_BYTES = 4096
+"""Mean size of large batches in bytes."""
+
 
 def int64_view(count: int) -> tuple[pa.Buffer, memoryview]:
     """Allocate an Arrow buffer of `count` uninitialised 64-bit numbers; return it with a view."""
@@ -224,10 +227,14 @@ class EntryRun:
 
     @property
     def has_only_plain_batches(self) -> bool:
-        """Whether every entry is a batch that is neither compressed, encrypted nor broken."""
+        """Whether every entry is a large batch that is neither compressed, encrypted nor broken.
+
+        A batch is large if looking up its flags costs little, compared with reading its bytes.
+        """
         kind = self.number(0, layout.FLAGS) & (layout.BATCHED | layout.COMPRESSED)
         return (
             kind == layout.BATCHED
+            and self.frame_bytes >= _LARGE_BATCH_BYTES * self.count
             and self.kind_stop(0, self.count) == self.count
             and not self.has_flag(layout.SPECIAL)
         )

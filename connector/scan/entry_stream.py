@@ -34,6 +34,8 @@ class EntryStream:
             entries.
         verify_task_entries: Whether checksums of the task's own entries are compared here, if they
             are compared at all; otherwise the consumer compares them.
+        verify_plain_batches: Whether this includes those of plain batches; otherwise the message
+            reader compares them, while it splits the batches.
         gatherer: Builds zones from the task's own entries; None builds none.
     """
 
@@ -44,6 +46,7 @@ class EntryStream:
         prefetch: RangePrefetcher | None = None,
         *,
         verify_task_entries: bool = True,
+        verify_plain_batches: bool = True,
         gatherer: ZoneGatherer | None = None,
     ) -> None:
         self._read = task.read
@@ -52,6 +55,7 @@ class EntryStream:
         self._stretches = task.read.stretches(task.ranges)
         self._verify = task.read.options.compares_checksums
         self._verify_task_entries = self._verify and verify_task_entries
+        self._verify_plain_batches = verify_plain_batches
         self._gatherer = gatherer
         self._is_gap_skipped = False
 
@@ -150,10 +154,19 @@ class EntryStream:
             yield run
 
     def _task_runs(self, ledger: Ledger, first: int, last: int) -> Iterator[EntryRun]:
-        verified = self._verify_task_entries
+        verified = self._verify_task_entries and self._verify_plain_batches
         runs = ledger.entry_runs(
             first, last, self._tally, verify_checksums=verified, prefetcher=self._prefetch
         )
+        if self._verify_task_entries and not verified:
+            runs = map(_verify_other_entries, runs)
         if self._gatherer is None:
             return runs
         return self._gatherer.gather(ledger, (first, last), runs, verified=verified)
+
+
+def _verify_other_entries(run: EntryRun) -> EntryRun:
+    """Compare the checksums of a run, unless all of its entries are plain batches; return it."""
+    if not run.has_only_plain_batches:
+        run.verify_checksums()
+    return run

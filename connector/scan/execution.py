@@ -279,9 +279,13 @@ def _rows(
 ) -> Iterator[MessageColumns]:
     options = task.read.options
     decryptor = PayloadDecryptor(options.decryption_keys)
-    # The message reader compares checksums, unless the zones need them compared before.
     stream = EntryStream(
-        task, tally, prefetch, verify_task_entries=gatherer is not None, gatherer=gatherer
+        task,
+        tally,
+        prefetch,
+        # Zones are made from entries that are already verified.
+        verify_plain_batches=gatherer is not None or not builder.needs.members,
+        gatherer=gatherer,
     )
     runs = build_delivery(task, tally, stream, decryptor)
     return iter(builder.message_reader(runs, tally, options.limits, decryptor))

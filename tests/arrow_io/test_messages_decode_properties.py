@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING, Any, Literal
+from unittest import mock
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from arrow_io.columns import Origin, projection
 from arrow_io.errors import PulsarOffloadError
-from arrow_io.messages import layout
+from arrow_io.messages import entry_run, layout
 from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
 from arrow_io.read_metrics import Tally
 from tests.support.builds import BUILDS, using_build
@@ -256,13 +257,21 @@ def _read(
     max_rows=st.sampled_from([1, 2, 7, 100]),
     max_bytes=st.sampled_from([1, 300, 3000, 1 << 20]),
     salvage=st.booleans(),
+    large_bytes=st.sampled_from([0, 0, 300]),
     build=st.sampled_from([*BUILDS]),
 )
 def test_batches_read_at_once(
-    entries: list[bytes], length: int, max_rows: int, max_bytes: int, *, salvage: bool, build: str
+    entries: list[bytes],
+    length: int,
+    max_rows: int,
+    max_bytes: int,
+    *,
+    large_bytes: int,
+    salvage: bool,
+    build: str,
 ) -> None:
     """Rows, losses and errors are those of runs that are verified first and gathered last."""
-    with using_build(build):
+    with using_build(build), mock.patch.object(entry_run, "_LARGE_BATCH_BYTES", large_bytes):
         limits = BatchLimits(
             first_rows=max_rows, max_rows=max_rows, first_bytes=max_bytes, max_bytes=max_bytes
         )

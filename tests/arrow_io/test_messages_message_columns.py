@@ -455,22 +455,25 @@ def test_message_is_as_arrow_writes_it(
 @pytest.mark.parametrize("broken", range(4))
 def test_broken_batch_at_each_position(broken: int) -> None:
     """Only the batch whose checksum differs is lost, wherever it is in its run."""
-    batches = [encode_entry([_message(2 * n), _message(2 * n + 1)], batched=True) for n in range(4)]
+    values = [b"%d" % n * 3000 for n in range(8)]
+    messages = [Message(payload=value) for value in values]
+    batches = [encode_entry(messages[2 * n : 2 * n + 2], batched=True) for n in range(4)]
     batches[broken] = batches[broken][:-1] + b"?"
     tally = Tally(salvage=True)
 
-    (columns,) = MessageReader([entry_run(batches)], Needs(), tally, verify=True, copy_values=True)
+    run = entry_run(batches)
+    (columns,) = MessageReader([run], Needs(), tally, verify=True, copy_values=True)
     reader = MessageReader([entry_run(batches)], Needs(), Tally(), verify=True, copy_values=True)
     before: list[bytes] = []
     with pytest.raises(ChecksumError) as caught:
         before.extend(v for each in reader for v in each.row_bytes(layout.ROW_PAYLOAD).to_pylist())
 
-    values = [b"%d" % n for n in range(8)]
     read = columns.row_bytes(layout.ROW_PAYLOAD).to_pylist()
     assert read == values[: 2 * broken] + values[2 * broken + 2 :]
     assert tally.metrics.lost == {(Unit.ENTRY, "ChecksumError"): 1}
     assert before == values[: 2 * broken]
     assert caught.value.entry_id == broken
+    assert not run.is_verified
 
 
 @pytest.mark.usefixtures("build")
