@@ -8,6 +8,7 @@ checksums, decompression, columns and values.
 from __future__ import annotations
 
 import logging
+import sys
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -50,15 +51,12 @@ if TYPE_CHECKING:
 
 DECODED_PREFETCH_BYTES: Final = 96 << 20
 """Approximate memory of all record batches that `prefetch_rows` prefetches."""
-_LEAST_UNIT_BYTES: Final = 5 << 20
-"""Approximate memory of a unit, at least. The time for which it holds Python's lock shrinks less
-than the unit does. With smaller units, more threads make a read slower (see `make bench`).
+_MAX_THREADS: Final = 8
+"""Maximum number of threads that decode, if Python has a global lock.
+
+More threads would have smaller units in the same memory. The time for which a unit holds the lock
+shrinks less than the unit does, so they would make a read slower (see `make bench`).
 """
-_MAX_THREADS: Final = max(
-    threads
-    for threads in range(1, DECODED_PREFETCH_BYTES // _LEAST_UNIT_BYTES)
-    if most_units(threads) * _LEAST_UNIT_BYTES <= DECODED_PREFETCH_BYTES
-)
 _FEW_THREADS: Final = 4
 _MAX_UNIT_BYTES: Final = 256 << 20
 """Maximum bytes of record batches that a unit prefetches; values may grow when decoded."""
@@ -69,7 +67,8 @@ _COLUMN_BYTES: Final = 1024
 
 def decoding_threads() -> int:
     """Return how many threads decode the units of all reads: one per core, up to a limit."""
-    return min(processor_count(), _MAX_THREADS)
+    has_global_lock = getattr(sys, "_is_gil_enabled", lambda: True)()
+    return min(processor_count(), _MAX_THREADS) if has_global_lock else processor_count()
 
 
 def unit_memory_bytes(threads: int) -> int:

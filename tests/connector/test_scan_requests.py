@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +158,7 @@ def test_units_of_all_threads_hold_no_more_than_a_few_do(
     # Entries, what their payloads decompress to, and as many bytes again of columns; what is noted
     # of each message; and what a record batch takes besides.
     most = scan_units.unit_memory_bytes(decoding)
-    assert most >= 5 << 20
+    assert most >= 7 << 20
     assert most * most_units(decoding) <= scan_units.DECODED_PREFETCH_BYTES
     batches = unit.max_rows // batch.max_rows
     assert max(3 * unit.max_bytes, 2 * 41 * 8 * unit.max_rows) <= most
@@ -173,6 +174,17 @@ def test_units_of_all_threads_hold_no_more_than_a_few_do(
         assert unit.max_rows >= most // 2000
     if not fields and size_bytes >= 4 << 20:
         assert unit.max_bytes >= most // 3 // 2
+
+
+@pytest.mark.parametrize(("has_lock", "threads"), [(True, 8), (False, 32)])
+def test_python_without_a_global_lock_decodes_in_a_thread_per_core(
+    has_lock: bool, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the lock, more threads would wait for each other."""
+    monkeypatch.setattr(scan_units, "processor_count", lambda: 32)
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: has_lock, raising=False)
+
+    assert scan_units.decoding_threads() == threads
 
 
 def test_scan_with_many_threads_gives_smaller_batches(
