@@ -149,7 +149,7 @@ def test_what_is_not_counted_is_ruled_by_the_same(salvage: bool) -> None:
 
 
 def test_drained_metrics_begin_anew() -> None:
-    """What was counted is returned once, and neither part changes with the other."""
+    """Counts are returned once, and neither part changes with the other."""
     metrics = _numbered(1)
     metrics.lose(Unit.ENTRY, ChecksumError("first"))
     before = pickle.loads(pickle.dumps(metrics))

@@ -42,8 +42,8 @@ class Result:
 
     Attributes:
         name: Name of the benchmark.
-        recorded: What was recorded of it; None: nothing.
-        measured: What was measured now; None: it is no benchmark of this tree.
+        recorded: Its recorded figures; None if there are no such figures.
+        measured: Its figures of this run; None if this tree lacks the benchmark.
         verdict: A `Verdict`, or that it is new, missing or removed.
     """
 
@@ -68,7 +68,7 @@ def results(
 
     Args:
         measured: Benchmarks of this tree.
-        recorded: What was recorded of benchmarks, by name.
+        recorded: Recorded figures of benchmarks, by name.
         missing: Names of benchmarks that the old checkout or the record has, and this tree lacks.
         removed: Names of those that were removed on purpose.
     """
@@ -120,7 +120,7 @@ def choose_commit(
         one.
 
     Raises:
-        NoRecordError: There is none.
+        NoRecordError: There is no record.
         CommitError: This clone does not have it.
     """
     own = next((each for each in all_records if each.machine.key == machine.key), None)
@@ -137,7 +137,7 @@ def choose_commit(
         )
         raise NoRecordError(message)
     commit = checkouts.newest((each.commit for each in all_records), root)
-    text = f"Compared with {commit[:12]}, the newest record: there is none of {machine.key}."
+    text = f"Compared with {commit[:12]}, the newest record: {machine.key} has none."
     return commit, {}, text
 
 

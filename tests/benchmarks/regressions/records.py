@@ -49,7 +49,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What was recorded of one benchmark.
+    """The recorded figures of one benchmark.
 
     Attributes:
         seconds: CPU time.
