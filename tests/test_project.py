@@ -388,3 +388,17 @@ def test_the_core_says_that_it_needs_no_lock() -> None:
 
     directive = re.compile("^# cython: .*freethreading_compatible=True", re.MULTILINE)
     assert [each for each in sources if not directive.search(each.read_text())] == []
+
+
+def test_the_core_imports_without_cython() -> None:
+    """A source that uses more of Cython than `_no_cython` has could not run where it is missing."""
+    sources = [each["sources"][0] for each in SETUPTOOLS["ext-modules"]]
+    names = [each.removesuffix(".py").replace("/", ".") for each in sources]
+    code = (
+        "import importlib, sys\n"
+        "sys.modules['cython'] = None\n"
+        f"for name in {names!r}:\n"
+        "    importlib.import_module(name)"
+    )
+
+    subprocess.run([sys.executable, "-c", code], check=True)

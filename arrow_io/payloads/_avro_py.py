@@ -43,8 +43,8 @@ _PADDING_BYTES = cython.declare(cython.Py_ssize_t, 16)
 # Readable bytes from the start of each constant.
 _CONSTANT_BYTES = cython.declare(cython.Py_ssize_t, 32)
 # Values that are nested more deeply are read one by one.
-_MAX_STEP_DEPTH = cython.declare(cython.int, 8)
-_NOT_NULL = cython.declare(cython.int, -1)
+_MAX_STEP_DEPTH = cython.declare(cython.longlong, 8)
+_NOT_NULL = cython.declare(cython.longlong, -1)
 # A group with so many bytes takes no more payloads: its bytes should remain in the cache.
 _GROUP_BYTES = cython.declare(cython.longlong, 16384)
 # Bytes that each step prefetches.
