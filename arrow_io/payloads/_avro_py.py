@@ -655,7 +655,7 @@ class Shredder(ValueReader):
                 valid[row] = is_value
                 i += 1
             while is_value:
-                i = self._read_block(node, i, self.limit)
+                i = self._read_count(node, i)
                 if i < 0:
                     return False
                 remaining = self.number
@@ -686,6 +686,17 @@ class Shredder(ValueReader):
         return items.count == 0 or self._read_items_of(
             item, node, is_map, cython.address(items), depth
         )
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_count(self, node: cython.Py_ssize_t, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Read the number of items of a block, without a call if it is in `[0, 64)`."""
+        if i < self.limit and self.p[i] & 0x81 == 0:
+            self.number = self.p[i] >> 1
+            return i + 1
+        return self._read_block(node, i, self.limit)
 
     @cython.cfunc
     @cython.nogil
