@@ -1,6 +1,7 @@
 # Groups of values with the same op, which `_avro_py.py` reads together, and their bytes.
 cdef extern from *:
     """
+    #include <stddef.h>
     #include <stdint.h>
     #include <string.h>
     #if defined(__SSE2__) && defined(__x86_64__)
@@ -10,9 +11,9 @@ cdef extern from *:
     #include <immintrin.h>
     /* Four varints at a time, as `pulsar_offload_avro_numbers` reads two. */
     __attribute__((target("avx2")))
-    static Py_ssize_t pulsar_offload_avro_fours(
-            const unsigned char* from, Py_ssize_t* at, const long long* masks, long long* numbers,
-            Py_ssize_t n, Py_ssize_t count, unsigned long long* bits) {
+    static ptrdiff_t pulsar_offload_avro_fours(
+            const unsigned char* from, ptrdiff_t* at, const long long* masks, long long* numbers,
+            ptrdiff_t n, ptrdiff_t count, unsigned long long* bits) {
         const __m256i zero = _mm256_setzero_si256(), one = _mm256_set1_epi64x(1);
         const __m256i ones = _mm256_set1_epi8(1), top = _mm256_set1_epi8((char)0x80);
         const __m256i low7 = _mm256_set1_epi8(0x7F), pairs = _mm256_set1_epi16((short)0x8001);
@@ -59,9 +60,9 @@ cdef extern from *:
     }
     #endif
     /* Two varints at a time: a branch on their lengths is hard to predict. */
-    static inline Py_ssize_t pulsar_offload_avro_numbers(
-            const unsigned char* from, Py_ssize_t* at, const long long* masks, long long* numbers,
-            Py_ssize_t n, Py_ssize_t count, unsigned long long* bits) {
+    static inline ptrdiff_t pulsar_offload_avro_numbers(
+            const unsigned char* from, ptrdiff_t* at, const long long* masks, long long* numbers,
+            ptrdiff_t n, ptrdiff_t count, unsigned long long* bits) {
     #if defined(__SSE2__) && defined(__x86_64__)
         const __m128i zero = _mm_setzero_si128(), one = _mm_set1_epi64x(1);
         const __m128i ones = _mm_set1_epi8(1), top = _mm_set1_epi8((char)0x80);
@@ -117,9 +118,9 @@ cdef extern from *:
         return n;
     }
     static inline void pulsar_offload_avro_runs(
-            unsigned char* to, int* ends, const unsigned char* from, const Py_ssize_t* starts,
-            const long long* lengths, Py_ssize_t count, long long used, long long most) {
-        Py_ssize_t n;
+            unsigned char* to, int* ends, const unsigned char* from, const ptrdiff_t* starts,
+            const long long* lengths, ptrdiff_t count, long long used, long long most) {
+        ptrdiff_t n;
         unsigned char block[32];
         if (most <= 16) {
             for (n = 0; n < count; n++) {
