@@ -200,6 +200,29 @@ class TestCredentials:
             refused.get("/secured/node")
         assert PASSWORD not in str(caught.value)
 
+    def test_sasl_refused_before_the_request(
+        self, zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The reason is the same if the server has ended the session before a request is sent."""
+        is_lost = threading.Event()
+        note, wait = zookeeper_store._Handler.note_state, zookeeper_store._Session.wait
+
+        def note_state(handler: zookeeper_store._Handler, state: str) -> None:
+            note(handler, state)
+            if state == "LOST":
+                is_lost.set()
+
+        def wait_for_the_end(session: zookeeper_store._Session, timeout_s: float) -> bool:
+            assert is_lost.wait(PATIENCE_S)
+            return wait(session, timeout_s)
+
+        monkeypatch.setattr(zookeeper_store._Handler, "note_state", note_state)
+        monkeypatch.setattr(zookeeper_store._Session, "wait", wait_for_the_end)
+        refused = open_store(zookeeper.url, {**SASL_USER, "sasl": "true", "password": PASSWORD})
+
+        with pytest.raises(StorageError, match="refuses /secured/node: AuthFailed"):
+            refused.get("/secured/node")
+
     def test_tls(self, zookeeper: ZooKeeperServer, certificates: Certificates) -> None:
         """The server's certificate is verified, and the client's is sent."""
         url = f"zk://127.0.0.1:{zookeeper.tls_port}"

@@ -279,8 +279,15 @@ class _Session:
         return self._handler.is_settled.is_set() and not self.client.connected
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until there is a connection; return False if there is none after the time."""
-        return bool(self._handler.is_settled.wait(max(0, timeout_s)) and self.client.connected)
+        """Wait until requests can be sent; return False if none can after the time.
+
+        A request in a session that a server has ended, such as one with a wrong password, raises
+        why.
+        """
+        if not self._handler.is_settled.wait(max(0, timeout_s)):
+            return False
+        is_ended = self._handler.has_connected and self.client.state == KazooState.LOST
+        return self.client.connected or (is_ended and self.failure is None)
 
     def close(self) -> None:
         """Close the session without waiting, because its server may be silent."""
@@ -298,18 +305,21 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
 
     Attributes:
         failure: Why the last failed connection failed; None if none did.
+        has_connected: Whether there was a connection.
         is_settled: Set once there was a connection, or will be none.
     """
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()
         self.failure: Exception | None = None
+        self.has_connected = False
         self.is_settled = threading.Event()
         self._tls = tls
 
     def note_state(self, state: str) -> None:
         """Note that the state of the connection has changed."""
         if state == KazooState.CONNECTED:
+            self.has_connected = True
             self.is_settled.set()
 
     def spawn(self, func: Callable[..., object], *args: object, **kwargs: object) -> Any:  # noqa: ANN401
