@@ -137,6 +137,12 @@ def stalling_server(
 
         do_DELETE = do_HEAD = do_POST = do_PUT = do_GET  # noqa: N815 - as the base class calls them
 
+        def end_headers(self) -> None:
+            """Announce the end of the connection, so that clients do not use it again."""
+            if self.close_connection:  # not yet when it answers `100 Continue`
+                self.send_header("Connection", "close")
+            super().end_headers()
+
         def log_message(self, *_arguments: object) -> None:
             """Be silent."""
 
