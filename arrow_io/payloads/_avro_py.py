@@ -46,7 +46,7 @@ _CONSTANT_BYTES = cython.declare(cython.Py_ssize_t, 32)
 _MAX_STEP_DEPTH = cython.declare(cython.longlong, 8)
 _NOT_NULL = cython.declare(cython.longlong, -1)
 # A group with so many bytes takes no more payloads: its bytes should remain in the cache.
-_GROUP_BYTES = cython.declare(cython.longlong, 16384)
+_GROUP_BYTES = cython.declare(cython.longlong, 65536)
 # Bytes that each step prefetches.
 _STEP_BYTES = cython.declare(cython.longlong, 768)
 # Rounds pay off if they have at least so many items on average.
