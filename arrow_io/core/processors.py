@@ -36,7 +36,7 @@ def processor_count() -> int:
 
 
 def _requested_count() -> int | None:
-    """Return the number of processors that Python was started with; None if there is none."""
+    """Return the number of processors that Python was started with; None without such an option."""
     text = sys._xoptions.get("cpu_count") or os.environ.get("PYTHON_CPU_COUNT", "")  # noqa: SLF001
     is_number = isinstance(text, str) and text.isascii() and text.isdecimal()
     # Python refuses numbers that do not fit into a C integer.

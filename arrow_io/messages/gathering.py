@@ -46,7 +46,7 @@ class Gathering:
 
     Args:
         columns: Name and source of each column.
-        following: The columns after them, which other code fills; None: there are none.
+        following: The columns after them, which other code fills; None for no columns.
 
     Attributes:
         layout: Layout of the message that all these columns share.

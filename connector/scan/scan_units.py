@@ -25,12 +25,7 @@ from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.read_metrics import ReadMetrics
 from arrow_io.storage.range_prefetch import RangePrefetcher
 from connector.scan.entry_stream import EntryStream
-from connector.scan.execution import (
-    RecordBatchBuilder,
-    build_delivery,
-    byte_spans,
-    new_tally,
-)
+from connector.scan.execution import RecordBatchBuilder, build_delivery, byte_spans, new_tally
 from connector.scan.read_options import max_decoded_rows
 from connector.scan.table_read import TableTask
 

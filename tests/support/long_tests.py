@@ -1,7 +1,7 @@
 """Which tests are left to `make test-long`: most cases of tests with many, and whole files.
 
-Golden sets are run whole every day, on the compiled core. pytest alone runs all, so that whoever
-changes a module and runs the files that belong to it gets every case.
+Golden sets are run whole every day, on the compiled core. pytest alone runs all: a
+developer who changes a module and runs its files gets every case.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ class Effort:
 
     Attributes:
         sessions: Pairs of processes that measure every benchmark.
-        max_sessions: The same, with those that measure again what is undecided.
+        max_sessions: The same, with those that measure undecided benchmarks again.
         pairs: Pairs of runs of each benchmark in a session.
     """
 

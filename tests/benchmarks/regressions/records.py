@@ -145,7 +145,7 @@ def from_text(text: str) -> Record:
     """Return the record that a text of TOML is.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not a record.
     """
     match tomllib.loads(text):
         case {"commit": str(commit), "machine": dict(machine), "rows": dict(rows)}:

@@ -88,7 +88,7 @@ def cpu_seconds() -> float:
 
 
 def main() -> None:
-    """Answer commands until there are none left."""
+    """Answer commands until the input ends."""
     # Before any library is loaded that starts as many threads as there are processors.
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
@@ -103,7 +103,7 @@ def main() -> None:
 
     folder, messages = sys.argv[1], int(sys.argv[2]) if sys.argv[2:] else None
     timer = Timer(rows.open_rows(folder, messages), cpu_seconds)
-    gc.freeze()  # what was imported is never garbage, and to look through it takes long
+    gc.freeze()  # imported modules are never garbage, and to look through them takes long
     build = "compiled" if arrow_io.core.builds.in_use.is_compiled else "pure"
     answer({"names": timer.names, "package": arrow_io.__file__, "build": build})
     for line in sys.stdin:
