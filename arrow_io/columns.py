@@ -87,7 +87,6 @@ from arrow_io.messages.column_names import DEFAULT_COLUMNS, NAMINGS
 from arrow_io.messages.gathering import PROPERTIES, Gathered, Gathering
 from arrow_io.messages.message_columns import TIMESTAMP
 from arrow_io.messages.message_reader import Needs
-from arrow_io.payloads.program import ValueMessage
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 from arrow_io.payloads.writer_schemas import version_number
 
@@ -160,7 +159,7 @@ def _schema_version(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.
     # Versions may be long, so they are not copied for each row.
     return pa.concat_arrays(
         pa.repeat(pa.scalar(version_number(version), pa.int64()), stop - start)
-        for start, stop, version in rows.version_spans()
+        for start, stop, _, _, version in rows.payload_sources(layout.SCHEMA_VERSION)
     )
 
 
@@ -415,7 +414,6 @@ class Assembly:
             self._array_indexes = [index for index, each in typed if each not in numbers]
             following = self._values.columns({each: names[index] for index, each in typed})
             self._gathering = Gathering(columns, following)
-            self._message = ValueMessage(self._gathering.layout, bool(numbers))
         else:
             self._gathering = Gathering(columns)
         self._order: list[int] | None = None
@@ -450,20 +448,19 @@ class Assembly:
 
     def _record_batch(self, rows: MessageColumns, tally: Tally) -> pa.RecordBatch:
         """Return the record batch of all rows, or of as many of the first as fit."""
-        measured = rows.measure(self._gathering)
-        rows = measured.rows
+        message = rows.measure(self._gathering)
+        decoded: list[Shredding] = []
         if self._values is None:
-            batch = rows.gathered(measured, tally)
-            return batch if self._is_ordered else self._complete(batch, rows, [], tally)
-        # Decode all typed columns of a payload together: the payload is parsed once.
-        decoded = self._values.decode(rows, tally, self._message, measured.size_bytes)
-        if decoded[-1].count < rows.count:
-            room_bytes = measured.size_bytes
-            rows = rows.part(0, decoded[-1].count)
-            measured = rows.measure(self._gathering)
-            assert measured.size_bytes <= room_bytes  # noqa: S101 - the message has no more
-        batch = rows.gathered(measured, tally, decoded[-1])
-        return batch if self._is_ordered else self._complete(batch, rows, decoded, tally)
+            batch = message.record_batch(tally)
+        else:
+            # Decode all typed columns of a payload together: the payload is parsed once.
+            decoded = self._values.decode(message, tally)
+            values = decoded[-1]
+            if values.count < message.rows.count:
+                message = message.first(values.count)
+            values.close()
+            batch = values.drop_equal_keys(message.record_batch(tally))
+        return batch if self._is_ordered else self._complete(batch, message.rows, decoded, tally)
 
     def _complete(
         self,

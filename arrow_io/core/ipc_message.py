@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
+from arrow_io.core.memory import allocate
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -54,6 +56,7 @@ class MessageLayout:
         groups: All columns, in order.
 
     Attributes:
+        groups: The groups.
         schema: Schema of the record batch.
         prefix: The message up to its body; numbers that differ per batch are 0.
         positions: For each group, the positions of its first array and of its first buffer in the
@@ -61,6 +64,7 @@ class MessageLayout:
     """
 
     def __init__(self, groups: Sequence[ColumnGroup]) -> None:
+        self.groups = tuple(groups)
         self.schema = pa.schema([field for group in groups for field in group.fields])
         arrays = sum(group.arrays for group in groups)
         self.prefix = _message_prefix(arrays, sum(group.buffers for group in groups))
@@ -69,6 +73,41 @@ class MessageLayout:
         for group in groups:
             self.positions.append((array, buffer))
             array, buffer = array + 2 * group.arrays, buffer + 2 * group.buffers
+
+
+class IpcMessage:
+    """The message of one record batch, which the code of each column group fills.
+
+    The body ends with columns whose size is known in advance. The columns before them may need
+    several attempts: whatever fills them allocates the buffer, again if they outgrow it.
+
+    Args:
+        layout: The columns.
+        tail_bytes: Size of the columns at the end of the body, in bytes, a multiple of 64.
+
+    Attributes:
+        buffer: The buffer; None before `allocate`.
+        view: The bytes of the buffer; None before `allocate`.
+    """
+
+    def __init__(self, layout: MessageLayout, tail_bytes: int = 0) -> None:
+        self.layout = layout
+        self.tail_bytes = tail_bytes
+        self.buffer: pa.Buffer | None = None
+        self.view: memoryview | None = None
+
+    def allocate(self, size_bytes: int) -> memoryview:
+        """Allocate the buffer, and return it with uninitialized bytes.
+
+        `size_bytes` is the size of the prefix and of the columns before the tail, a multiple of 64.
+        """
+        self.buffer = allocate(size_bytes + self.tail_bytes)
+        self.view = memoryview(self.buffer).cast("B")
+        return self.view
+
+    def read(self) -> pa.RecordBatch:
+        """Return the record batch, which shares the buffer; all columns must be complete."""
+        return pa.ipc.read_record_batch(self.buffer, self.layout.schema)
 
 
 def _message_prefix(arrays: int, buffers: int) -> bytes:

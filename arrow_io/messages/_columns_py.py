@@ -10,14 +10,12 @@ except ImportError:
     from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
-    from cython.cimports.arrow_io.core._bits import same
-    from cython.cimports.arrow_io.core._prefetch import PREFETCH_AHEAD, prefetch
     from cython.cimports.arrow_io.messages import _layout as layout
     from cython.cimports.arrow_io.messages import _wire as wire
-    from cython.cimports.arrow_io.messages._wire import pack_position, skip, uint32_be, varint
+    from cython.cimports.arrow_io.messages._wire import pack_position, uint32_be
 else:
     from arrow_io.messages import layout, wire
-    from arrow_io.messages.wire import pack_position, skip, uint32_be, varint
+    from arrow_io.messages.wire import pack_position, uint32_be
 
 
 def take_rows(
@@ -38,40 +36,6 @@ def take_rows(
         for column in range(layout.ROW_WIDTH):
             for i in range(count):
                 out[column * out_stride + i] = rows[column * stride + selection[i]]
-
-
-def same_bytes_stop(
-    data: cython.const[cython.uchar][::1],
-    table: cython.const[cython.longlong][::1],
-    field: cython.Py_ssize_t,
-    entries: cython.const[cython.longlong][::1],
-    first: cython.Py_ssize_t,
-    stop: cython.Py_ssize_t,
-) -> int:
-    """Return the end of the rows from `first` whose entries have the same bytes; at most `stop`.
-
-    `field` is the field of `table` with the position of the bytes: `SCHEMA_VERSION` or `SCHEMA_ID`.
-    `entries` holds the index of each row's entry in `table`.
-    """
-    row: cython.Py_ssize_t = first
-    entry: cython.longlong = entries[first]
-    first_where: cython.longlong = table[entry * layout.ENTRY_WIDTH + field]
-    where: cython.longlong
-    if cython.compiled:
-        p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
-    else:
-        p = data
-    with cython.nogil:
-        while row < stop:
-            if entries[row] != entry:
-                entry = entries[row]
-                where = table[entry * layout.ENTRY_WIDTH + field]
-                if (where < 0) != (first_where < 0):
-                    break
-                if first_where >= 0 and not _same_bytes(p, where, first_where):
-                    break
-            row += 1
-    return row
 
 
 def split_key_values(
@@ -169,167 +133,3 @@ def is_ascii(data: cython.const[cython.uchar][::1]) -> bool:
         for i in range(stop):
             bits |= data[i]
     return bits < 0x80
-
-
-def total(numbers: cython.const[cython.longlong][::1], count: cython.Py_ssize_t) -> int:
-    """Return the sum of the first `count` numbers."""
-    i: cython.Py_ssize_t
-    result: cython.longlong = 0
-    with cython.nogil:
-        for i in range(count):
-            result += numbers[i]
-    return result
-
-
-def read_properties(
-    data: cython.const[cython.uchar][::1],
-    tag: cython.ulonglong,
-    metadata: cython.const[cython.longlong][::1],
-    counts: cython.const[cython.longlong][::1],
-    first: cython.Py_ssize_t,
-    stop: cython.Py_ssize_t,
-    property_count: cython.Py_ssize_t,
-    keys: cython.longlong[::1],
-    values: cython.longlong[::1],
-    list_offsets: cython.int[::1],
-    result: cython.longlong[::1],
-) -> None:
-    """Find names and values of the properties of rows `[first, stop)`, all stored in `data`.
-
-    If a message repeats a name, the last value wins, as in Pulsar's client. A message with more
-    than `MAX_COMPARED_PROPERTIES` properties keeps duplicates, which the caller must remove.
-
-    Args:
-        data: The buffer.
-        tag: Protobuf tag of the field that holds a property: 34 in MessageMetadata, 10 in
-            SingleMessageMetadata.
-        metadata: Position of each row's metadata.
-        counts: Number of properties in each row's metadata; reading stops after the last of them.
-        first: First row.
-        stop: End of the rows (exclusive).
-        property_count: Number of properties already in `keys` and `values`; new ones are appended.
-        keys: Receives the positions of the names.
-        values: Receives the positions of the values.
-        list_offsets: Receives, at `row + 1`, the number of properties up to and including that row.
-        result: Receives `[row, found, error, many]`: `row` is `stop`, or the row with the error;
-            `many` is 1 if a row has more properties than are compared.
-    """
-    row: cython.Py_ssize_t = first
-    i: cython.Py_ssize_t
-    end: cython.Py_ssize_t
-    field_end: cython.Py_ssize_t
-    begin: cython.Py_ssize_t = property_count
-    k: cython.Py_ssize_t
-    inner: cython.ulonglong
-    field: cython.ulonglong
-    value: cython.ulonglong
-    room: cython.ulonglong
-    left: cython.longlong
-    key: cython.longlong
-    text: cython.longlong
-    error: cython.longlong = 0
-    many: cython.longlong = 0
-    if cython.compiled:
-        p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
-    else:
-        p = data
-    with cython.nogil:
-        while row < stop:
-            if cython.compiled and row + PREFETCH_AHEAD < stop:
-                prefetch(p + (metadata[row + PREFETCH_AHEAD] >> 32))
-            i = metadata[row] >> 32
-            end = i + (metadata[row] & wire.MASK32)
-            begin = property_count
-            left = counts[row]
-            while left > 0 and i < end and error == 0:
-                field, i = varint(p, i, end)
-                if i < 0:
-                    error = layout.BAD_PROPERTY
-                    break
-                if field & 7 == 0:
-                    value, i = varint(p, i, end)
-                    if i < 0:
-                        error = layout.BAD_PROPERTY
-                    continue
-                if field != tag:
-                    i = skip(p, i, end, field)
-                    if i < 0:
-                        error = layout.BAD_PROPERTY
-                    continue
-                value, i = varint(p, i, end)
-                room = end - i
-                if i < 0 or value > room:
-                    error = layout.BAD_PROPERTY
-                    break
-                field_end = i + value
-                key = -1
-                text = -1
-                while i < field_end:
-                    inner, i = varint(p, i, field_end)
-                    if i < 0 or inner < 8:
-                        error = layout.BAD_PROPERTY
-                        break
-                    if inner & 7 == 0:
-                        value, i = varint(p, i, field_end)
-                        if i < 0:
-                            error = layout.BAD_PROPERTY
-                            break
-                    elif inner == 10 or inner == 18:
-                        value, i = varint(p, i, field_end)
-                        room = field_end - i
-                        if i < 0 or value > room:
-                            error = layout.BAD_PROPERTY
-                            break
-                        if inner == 10:
-                            key = pack_position(i, value)
-                        else:
-                            text = pack_position(i, value)
-                        i += value
-                    else:
-                        i = skip(p, i, field_end, inner)
-                        if i < 0:
-                            error = layout.BAD_PROPERTY
-                            break
-                if error != 0:
-                    break
-                if key < 0 or text < 0:
-                    error = layout.BAD_PROPERTY
-                    break
-                k = begin
-                if property_count - begin < layout.MAX_COMPARED_PROPERTIES:
-                    while k < property_count and not _same_bytes(p, keys[k], key):
-                        k += 1
-                else:
-                    many = 1
-                    k = property_count
-                keys[k] = key
-                values[k] = text
-                if k == property_count:
-                    property_count += 1
-                left -= 1
-            if error != 0:
-                break
-            list_offsets[row + 1] = property_count
-            row += 1
-    result[0] = row
-    result[1] = begin if error != 0 else property_count
-    result[2] = error
-    result[3] = many
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-@cython.returns(cython.bint)
-def _same_bytes(
-    p: cython.pointer[cython.const[cython.uchar]], a: cython.longlong, b: cython.longlong
-):
-    length: cython.Py_ssize_t = a & wire.MASK32
-    i: cython.Py_ssize_t = a >> 32
-    k: cython.Py_ssize_t = b >> 32
-    if length != (b & wire.MASK32):
-        return False
-    if cython.compiled:
-        return same(p + i, p + k, length)
-    return p[i : i + length] == p[k : k + length]

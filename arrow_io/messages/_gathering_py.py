@@ -18,14 +18,17 @@ except ImportError:
 
 if cython.compiled:
     from cython.cimports.arrow_io.core import _ipc_message as ipc_message
+    from cython.cimports.arrow_io.core._bits import same
     from cython.cimports.arrow_io.core._prefetch import PREFETCH_AHEAD, prefetch
     from cython.cimports.arrow_io.messages import _layout as layout
     from cython.cimports.arrow_io.messages import _wire as wire
     from cython.cimports.arrow_io.messages._copies import WORD, copy_word
+    from cython.cimports.arrow_io.messages._wire import pack_position, skip, varint
     from cython.cimports.libc.string import memcpy
 else:
     from arrow_io.core import ipc_message
     from arrow_io.messages import layout, wire
+    from arrow_io.messages.wire import pack_position, skip, varint
 
 _ALIGNMENT = cython.declare(cython.Py_ssize_t, 64)
 
@@ -37,7 +40,8 @@ _DATA = cython.declare(cython.Py_ssize_t, 2)
 _BODY = cython.declare(cython.Py_ssize_t, 4)
 _PAYLOAD = cython.declare(cython.Py_ssize_t, 6)
 _LEDGER_ID = cython.declare(cython.Py_ssize_t, 8)
-_PART_WIDTH = cython.declare(cython.Py_ssize_t, 9)
+_TAG = cython.declare(cython.Py_ssize_t, 9)
+_PART_WIDTH = cython.declare(cython.Py_ssize_t, 10)
 
 
 @cython.final
@@ -51,7 +55,7 @@ class Gatherer:
     """
 
     row_buffers: tuple
-    property_buffers: tuple
+    properties: object
     owners: list
     parts: object
     stride: cython.Py_ssize_t
@@ -62,12 +66,14 @@ class Gatherer:
     names: cython.pointer[cython.longlong]
     values: cython.pointer[cython.longlong]
     ends: cython.pointer[cython.int]
+    name: cython.longlong
+    value: cython.longlong
 
     def __init__(self, rows: object, stride: cython.Py_ssize_t) -> None:
         r: cython.longlong[::1] = rows
         # References that keep alive the memory that the pointers point to.
         self.row_buffers = (rows,)
-        self.property_buffers = ()
+        self.properties = None
         self.owners = []
         self.parts = array("q")
         self.stride = stride
@@ -87,6 +93,7 @@ class Gatherer:
         data: object,
         body: object,
         payload: object,
+        tag: cython.longlong,
     ) -> None:
         """Append a part.
 
@@ -97,6 +104,8 @@ class Gatherer:
             data: Buffer that positions in that table refer to.
             body: Buffer that the positions of keys, ordering keys and metadata refer to.
             payload: Buffer that the positions of values refer to.
+            tag: Protobuf tag of the field of metadata that holds a property: 34 in MessageMetadata,
+                10 in SingleMessageMetadata.
         """
         self.owners.append((table, data, body, payload))
         if cython.compiled:
@@ -115,32 +124,235 @@ class Gatherer:
                     cython.cast(cython.Py_ssize_t, cython.address(v[0])),
                     v.shape[0],
                     ledger_id,
+                    tag,
                 )
             )
         else:
             sizes = len(data), len(body), len(payload)
-            self.parts.extend((stop, 0, 0, sizes[0], 0, sizes[1], 0, sizes[2], ledger_id))
+            self.parts.extend((stop, 0, 0, sizes[0], 0, sizes[1], 0, sizes[2], ledger_id, tag))
         self.count = stop
 
-    def set_properties(
-        self, names: object, values: object, ends: object, items: cython.Py_ssize_t
-    ) -> None:
-        """Set the properties that `read_properties` found in the bodies of all rows.
+    def payload_stop(self, first: cython.Py_ssize_t, field: cython.Py_ssize_t) -> int:
+        """Return the end of the rows from `first` on with one source of payloads.
 
-        `names` and `values` are their positions, `ends` the Arrow list offsets: `ends[n]` is the
-        number of properties of the first `n` rows.
+        Their values share a buffer, and their entries have the same bytes at the positions in
+        `field` of their entry tables, `SCHEMA_VERSION` or `SCHEMA_ID`, or all have none.
         """
-        n: cython.longlong[::1] = names
-        v: cython.longlong[::1] = values
-        e: cython.int[::1] = ends
-        self.property_buffers = (names, values, ends)
+        s: cython.longlong[::1] = self.parts
+        row: cython.Py_ssize_t = first
+        part: cython.Py_ssize_t = 0
+        entry: cython.longlong = -1
+        name: cython.longlong
+        first_name: cython.longlong
+        first_part: cython.Py_ssize_t
+        first_data: cython.pointer[cython.const[cython.uchar]]
+        entries: cython.pointer[cython.longlong] = self._numbers(
+            layout.GATHERED_ROW_BYTES, layout.ROW_ENTRY
+        )
+        if cython.compiled:
+            self.a = cython.address(s[0])
+        else:
+            self.a = s
+        with cython.nogil:
+            while self.a[part + _STOP] <= first:
+                part += _PART_WIDTH
+            first_part = part
+            first_data = self._buffer(part, _DATA)
+            first_name = self._table(part)[entries[first] * layout.ENTRY_WIDTH + field]
+            while row < self.count and self._has_same_payload(part, first_part):
+                entry = -1
+                while row < self.a[part + _STOP]:
+                    if entries[row] != entry:
+                        entry = entries[row]
+                        name = self._table(part)[entry * layout.ENTRY_WIDTH + field]
+                        if (name < 0) != (first_name < 0):
+                            break
+                        if name >= 0 and not _same_bytes(
+                            self._buffer(part, _DATA), name, first_data, first_name
+                        ):
+                            break
+                    row += 1
+                if row < self.a[part + _STOP]:
+                    break
+                part += _PART_WIDTH
+        return row
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _has_same_payload(self, part: cython.Py_ssize_t, other: cython.Py_ssize_t) -> cython.bint:
+        """Return whether the values of two parts are in the same buffer."""
+        if cython.compiled:
+            return (
+                self.a[part + _PAYLOAD] == self.a[other + _PAYLOAD]
+                and self.a[part + _PAYLOAD + 1] == self.a[other + _PAYLOAD + 1]
+            )
+        return self.owners[part // _PART_WIDTH][3] is self.owners[other // _PART_WIDTH][3]
+
+    # Properties
+
+    def property_total(self) -> int:
+        """Return the number of properties of all rows, repeated names included."""
+        row: cython.Py_ssize_t
+        total: cython.longlong = 0
+        counts: cython.pointer[cython.longlong] = self._numbers(
+            layout.GATHERED_ROW_BYTES, layout.ROW_PROPERTY_COUNT
+        )
+        with cython.nogil:
+            for row in range(self.count):
+                total += counts[row]
+        return total
+
+    def set_properties(
+        self, numbers: object, total: cython.Py_ssize_t, items: cython.Py_ssize_t
+    ) -> None:
+        """Set the buffer of properties: 64-bit numbers.
+
+        These are `total` positions of names and `total` positions of values; then Arrow list
+        offsets of 32 bits: the number of properties before each row, and of all rows. The first
+        `items` properties are in the buffer.
+        """
+        n: cython.longlong[::1] = numbers
+        self.properties = numbers
         self.items = items
         if cython.compiled:
             self.names = cython.address(n[0])
-            self.values = cython.address(v[0])
-            self.ends = cython.address(e[0])
+            self.values = self.names + total
+            self.ends = cython.cast(cython.pointer[cython.int], self.values + total)
         else:
-            self.names, self.values, self.ends = n, v, e
+            self.names, self.values = n[:total], n[total : 2 * total]
+            self.ends = n[2 * total :].cast("B").cast("i")
+
+    def read_properties(self, first: cython.Py_ssize_t) -> tuple[int, int, bool]:
+        """Find names and values of the properties of the rows from `first` on.
+
+        If a message repeats a name, the last value wins, as in Pulsar's client. A message with more
+        than `MAX_COMPARED_PROPERTIES` properties keeps duplicates, which the caller must remove.
+
+        Returns:
+            The number of rows and 0, or a row whose properties cannot be decoded and its error
+            code: it gets none, and reading continues at the next row. Then, whether a row has more
+            properties than are compared.
+        """
+        s: cython.longlong[::1] = self.parts
+        row: cython.Py_ssize_t = first
+        part: cython.Py_ssize_t = 0
+        begin: cython.Py_ssize_t
+        error: cython.longlong = 0
+        is_many: cython.bint = False
+        counts: cython.pointer[cython.longlong] = self._numbers(
+            layout.GATHERED_ROW_BYTES, layout.ROW_PROPERTY_COUNT
+        )
+        metadata: cython.pointer[cython.longlong] = self._numbers(
+            layout.GATHERED_ROW_BYTES, layout.ROW_METADATA
+        )
+        if cython.compiled:
+            self.a = cython.address(s[0])
+        else:
+            self.a = s
+        with cython.nogil:
+            if first == 0:
+                self.ends[0] = 0
+            while row < self.count and error == 0:
+                while self.a[part + _STOP] <= row:
+                    part += _PART_WIDTH
+                if cython.compiled and row + PREFETCH_AHEAD < self.a[part + _STOP]:
+                    prefetch(self._buffer(part, _BODY) + (metadata[row + PREFETCH_AHEAD] >> 32))
+                begin = self.items
+                error = self._read_row_properties(part, metadata[row], counts[row])
+                is_many |= self.items - begin > layout.MAX_COMPARED_PROPERTIES
+                if error != 0:
+                    self.items = begin
+                self.ends[row + 1] = self.items
+                row += error == 0
+        return row, error, is_many
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    @cython.returns(cython.longlong)
+    def _read_row_properties(
+        self, part: cython.Py_ssize_t, position: cython.longlong, left: cython.longlong
+    ):
+        """Add up to `left` properties in the metadata at a position; return 0 or an error code."""
+        p: cython.pointer[cython.const[cython.uchar]] = self._buffer(part, _BODY)
+        tag: cython.ulonglong = self.a[part + _TAG]
+        i: cython.Py_ssize_t = position >> 32
+        end: cython.Py_ssize_t = i + (position & wire.MASK32)
+        begin: cython.Py_ssize_t = self.items
+        k: cython.Py_ssize_t
+        field: cython.ulonglong
+        length: cython.ulonglong
+        room: cython.ulonglong
+        while left > 0 and i < end:
+            field, i = varint(p, i, end)
+            if i < 0:
+                return layout.BAD_PROPERTY
+            if field != tag:
+                i = _skip_field(p, i, end, field)
+                if i < 0:
+                    return layout.BAD_PROPERTY
+                continue
+            length, i = varint(p, i, end)
+            room = end - i
+            if i < 0 or length > room:
+                return layout.BAD_PROPERTY
+            i = self._read_property(p, i, i + length)
+            if i < 0:
+                return layout.BAD_PROPERTY
+            k = begin
+            if self.items - begin < layout.MAX_COMPARED_PROPERTIES:
+                while k < self.items and not _same_bytes(p, self.names[k], p, self.name):
+                    k += 1
+            else:
+                k = self.items
+            self.names[k] = self.name
+            self.values[k] = self.value
+            if k == self.items:
+                self.items += 1
+            left -= 1
+        return 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    @cython.returns(cython.Py_ssize_t)
+    def _read_property(
+        self,
+        p: cython.pointer[cython.const[cython.uchar]],
+        i: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+    ):
+        """Set `name` and `value` to the positions of a property's in `[i, end)`.
+
+        Return `end`, or −1 if they are missing or damaged.
+        """
+        field: cython.ulonglong
+        length: cython.ulonglong
+        room: cython.ulonglong
+        self.name = -1
+        self.value = -1
+        while i < end:
+            field, i = varint(p, i, end)
+            if i < 0 or field < 8:
+                return -1
+            if field != 10 and field != 18:
+                i = _skip_field(p, i, end, field)
+                if i < 0:
+                    return -1
+                continue
+            length, i = varint(p, i, end)
+            room = end - i
+            if i < 0 or length > room:
+                return -1
+            if field == 10:
+                self.name = pack_position(i, length)
+            else:
+                self.value = pack_position(i, length)
+            i += length
+        return -1 if self.name < 0 or self.value < 0 else end
 
     def measure(self, columns: object, count: cython.Py_ssize_t, notes: object) -> int:
         """Assign each column its regions in the body of a message.
@@ -645,3 +857,43 @@ def _data_bytes(kind: cython.longlong, rows: cython.longlong):
     if kind < layout.GATHERED_BATCH_INDEXES:
         return 8 * rows
     return 4 * (rows + (kind >= layout.GATHERED_PROPERTIES))
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.Py_ssize_t)
+def _skip_field(
+    p: cython.pointer[cython.const[cython.uchar]],
+    i: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    tag: cython.ulonglong,
+):
+    """Return the position after a field whose value starts at `i`; −1 if it is damaged."""
+    if tag & 7 != 0:
+        return skip(p, i, stop, tag)
+    _, i = varint(p, i, stop)
+    return i
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.bint)
+def _same_bytes(
+    p: cython.pointer[cython.const[cython.uchar]],
+    a: cython.longlong,
+    q: cython.pointer[cython.const[cython.uchar]],
+    b: cython.longlong,
+):
+    """Return whether there are the same bytes at position `a` of `p` and at position `b` of `q`."""
+    length: cython.Py_ssize_t = a & wire.MASK32
+    i: cython.Py_ssize_t = a >> 32
+    k: cython.Py_ssize_t = b >> 32
+    if length != (b & wire.MASK32):
+        return False
+    if cython.compiled:
+        return same(p + i, q + k, length)
+    return p[i : i + length] == q[k : k + length]

@@ -7,22 +7,20 @@ creates the record batch, for any number of columns, without a copy; its columns
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 
 from arrow_io.core import builds
-from arrow_io.core.ipc_message import ColumnGroup, MessageLayout
+from arrow_io.core.ipc_message import ColumnGroup, IpcMessage, MessageLayout
 from arrow_io.core.lazy import cached_property
-from arrow_io.core.memory import allocate
 from arrow_io.messages import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from arrow_io.read_metrics import ReadMetrics
 
-_T = TypeVar("_T")
 _TEXT: Final = pa.string()
 PROPERTIES: Final = pa.map_(pa.string(), pa.string())
 
@@ -103,16 +101,15 @@ class Gathering:
         self,
         gatherer: Any,  # noqa: ANN401 - of a module that has no types
         notes: array[int],
-        message: memoryview,
-        start: int,
+        message: IpcMessage,
     ) -> list[tuple[int, Gathered]]:
-        """Fill the columns in a message, with unvalidated text.
+        """Fill the columns at the end of a message, with unvalidated text.
 
         Args:
             gatherer: The rows.
             notes: The notes of `measure` about these rows.
-            message: The message, which has the prefix of `layout`.
-            start: Start of the room for the columns in the message, in bytes, a multiple of 64.
+            message: The message, whose tail has at least the measured size. If there are following
+                columns, it has their buffer and the prefix of `layout`.
 
         Returns:
             The *odd* columns: text that is not all ASCII, so it may not be UTF-8, and times with a
@@ -122,24 +119,13 @@ class Gathering:
         if self._has_only_following:
             return []
         body = self._body
-        odd = gatherer.fill(
-            self._numbers, self._count, notes, message, body, start - body, self._buffer
-        )
+        view = message.view
+        if view is None:
+            view = message.allocate(body)
+            view[:body] = self.layout.prefix
+        start = len(view) - message.tail_bytes - body
+        odd = gatherer.fill(self._numbers, self._count, notes, view, body, start, self._buffer)
         return self._find_odd(notes) if odd else []
-
-    def record_batch(
-        self, size_bytes: int, fill: Callable[[memoryview, int], _T]
-    ) -> tuple[pa.RecordBatch, _T]:
-        """Return a record batch of these columns alone, and the result of `fill`, which fills it.
-
-        `size_bytes` is the size that `measure` returned.
-        """
-        body = self._body
-        buffer = allocate(body + size_bytes)
-        message = memoryview(buffer).cast("B")
-        message[:body] = self.layout.prefix
-        result = fill(message, body)
-        return pa.ipc.read_record_batch(buffer, self.layout.schema), result
 
     @cached_property
     def without_values(self) -> Gathering:

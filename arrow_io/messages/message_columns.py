@@ -10,27 +10,25 @@ import base64
 from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.core import builds
+from arrow_io.core.ipc_message import IpcMessage
 from arrow_io.core.memory import allocate
 from arrow_io.errors import CorruptEntryError, PulsarOffloadError
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import EntryRun, int64_view
-from arrow_io.messages.gathering import Gathered, Gathering, valid_text
+from arrow_io.messages.gathered_message import GatheredMessage
+from arrow_io.messages.gathering import Gathered, Gathering
 from arrow_io.read_metrics import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from arrow_io.read_metrics import Tally
 
-    from arrow_io.read_metrics import ReadMetrics, Tally
-
-_T = TypeVar("_T")
 _Error = TypeVar("_Error", bound=PulsarOffloadError)
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -62,38 +60,16 @@ class _TablePart:
     property_tag: int
 
 
-class FollowingColumns(Protocol):
-    """Columns of a record batch that are not gathered, and come after those that are."""
+class PayloadSource(NamedTuple):
+    """Rows `[start, stop)` whose payloads are in one buffer and have one schema."""
 
-    def record_batch(self, fill: Callable[[memoryview, int], _T]) -> tuple[pa.RecordBatch, _T]:
-        """Complete the message, and return its record batch.
-
-        `fill` gets the message and the start in it of the room for the gathered columns, in bytes.
-        What it returns is returned, too.
-        """
-
-
-class MeasuredRows(NamedTuple):
-    """Rows whose columns were measured, so that they can be gathered.
-
-    Attributes:
-        rows: The rows.
-        gathering: The columns.
-        values: The values of all rows, back to back, which columns of values share; None: they are
-            copied.
-        size_bytes: Size of the columns in a message, in bytes, a multiple of 64.
-        notes: What `Gathering.measure` noted.
-        may_repeat: Whether a row may repeat the name of a property.
-        bad: The rows whose properties cannot be decoded, with the error codes.
-    """
-
-    rows: MessageColumns
-    gathering: Gathering
-    values: pa.Buffer | None
-    size_bytes: int
-    notes: array[int]
-    may_repeat: bool
-    bad: list[tuple[int, int]]
+    start: int
+    stop: int
+    data: memoryview
+    positions: memoryview
+    """Positions of the payloads of all rows in `data`; −1: no payload."""
+    schema_name: bytes | None
+    """What the messages name their schema by; None: they name none."""
 
 
 class BatchCursor(NamedTuple):
@@ -263,7 +239,9 @@ class MessageColumns:
         if rows > 0:
             stop = self.count + rows
             self._parts.append(_TablePart(self.count, stop, run, body, payload, property_tag))
-            self._gatherer.add(stop, run.ledger_id, run.table, run.data, body, payload)
+            self._gatherer.add(
+                stop, run.ledger_id, run.table, run.data, body, payload, property_tag
+            )
             self.count = stop
 
     # Selecting
@@ -293,7 +271,7 @@ class MessageColumns:
 
     # Reading
 
-    def measure(self, gathering: Gathering) -> MeasuredRows:
+    def measure(self, gathering: Gathering) -> GatheredMessage:
         """Measure columns of all rows, or of the first rows if all exceed `Gathering.max_bytes`.
 
         Raises:
@@ -308,52 +286,16 @@ class MessageColumns:
             return self.part(0, self.count // 2).measure(gathering)
         if size_bytes < 0:
             raise self.locate(CorruptEntryError(_TOO_LONG), 0)
-        return MeasuredRows(self, gathering, values, size_bytes, notes, may_repeat, bad)
-
-    def gathered(
-        self, measured: MeasuredRows, tally: Tally, following: FollowingColumns | None = None
-    ) -> pa.RecordBatch:
-        """Gather columns of all rows; if a row repeats a property name, the last value wins.
-
-        Args:
-            measured: These rows and the columns, as `measure` returned them.
-            tally: Decides whether undecodable values are raised, or counted in its metrics, which
-                also count replaced texts.
-            following: The columns after them in the same message, if there are any.
-
-        Raises:
-            CorruptEntryError: A timestamp cannot hold a time, or a property cannot be decoded. When
-                salvaging, both are counted, and the message lacks the time or its properties.
-        """
-        gathering, values = measured.gathering, measured.values
-        if values is not None:
-            gathering = gathering.without_values
-        for row, code in measured.bad:
-            tally.lose(Unit.MESSAGE, self.error(row, code))
-        fill = partial(gathering.fill, self._gatherer, measured.notes)
-        if following is None:
-            batch, odd = gathering.record_batch(measured.size_bytes, fill)
-        else:
-            batch, odd = following.record_batch(fill)
-        if values is not None:
-            batch = measured.gathering.attach_values(batch, values)
-        if not odd and not measured.may_repeat:
-            return batch
-        invalid = set(gathering.properties if measured.may_repeat else ())
-        for index, column in odd:
-            if column.kind < layout.GATHERED_ENTRY_BYTES:
-                self._lose_times(column, tally)
-            elif index in gathering.properties:
-                invalid.add(index)
-            else:
-                batch = _replace_column(
-                    batch, index, valid_text(batch.column(index), tally.metrics)
-                )
-        for index in invalid:
-            properties = batch.column(index)
-            cleaned = _clean_properties(properties, tally.metrics, may_repeat=measured.may_repeat)
-            batch = _replace_column(batch, index, cleaned)
-        return batch
+        return GatheredMessage(
+            self,
+            self._gatherer,
+            gathering,
+            values=values,
+            size_bytes=size_bytes,
+            notes=notes,
+            may_repeat=may_repeat,
+            bad=bad,
+        )
 
     def _find_properties(self) -> tuple[bool, list[tuple[int, int]]]:
         """Find the properties of each row.
@@ -362,34 +304,19 @@ class MessageColumns:
             Whether a row may repeat a name; and the rows whose properties cannot be decoded, with
             the error codes.
         """
-        counts = self._column(layout.ROW_PROPERTY_COUNT)
-        metadata = self._column(layout.ROW_METADATA)
-        total = builds.in_use.columns.total(counts, self.count)
+        total = self._gatherer.property_total()
         if total == 0:
             return False, []
-        # Positions of names, then of values, then list offsets.
-        whole = memoryview(allocate(16 * total + 4 * (self.count + 1)))
-        names = whole[: 8 * total].cast("q")
-        values = whole[8 * total : 16 * total].cast("q")
-        ends = whole[16 * total :].cast("i")
-        ends[0] = property_count = row = 0
-        result = self._result
-        is_many = False
-        bad: list[tuple[int, int]] = []
-        for part in self._parts:
-            while row < part.stop:
-                builds.in_use.columns.read_properties(
-                    part.body, part.property_tag, metadata, counts, row, part.stop, property_count,
-                    names, values, ends, result,
-                )  # fmt: skip
-                row, property_count, error, many, *_ = result
-                is_many = is_many or bool(many)
-                if error:
-                    bad.append((row, error))
-                    row += 1
-                    ends[row] = property_count
-        self._gatherer.set_properties(names, values, ends, property_count)
-        return is_many, bad
+        _, numbers = int64_view(2 * total + self.count // 2 + 1)
+        self._gatherer.set_properties(numbers, total, 0)
+        may_repeat, bad, row = False, [], 0
+        while row < self.count:
+            row, error, is_many = self._gatherer.read_properties(row)
+            may_repeat = may_repeat or is_many
+            if error:
+                bad.append((row, error))
+                row += 1
+        return may_repeat, bad
 
     def ledger_ids(self) -> pa.Int64Array:
         """Return the ledger id of each row."""
@@ -418,17 +345,9 @@ class MessageColumns:
         size_bytes, notes = gathering.measure(self._gatherer)
         if size_bytes < 0:
             raise CorruptEntryError(_TOO_LONG)
-        fill = partial(gathering.fill, self._gatherer, notes)
-        return gathering.record_batch(size_bytes, fill)[0].column(0)
-
-    def _lose_times(self, column: Gathered, tally: Tally) -> None:
-        is_row_field = column.kind == layout.GATHERED_ROW_TIMES
-        absent = 0 if is_row_field else layout.NO_TIME
-        times = self.row_numbers(column.field) if is_row_field else self.entry_numbers(column.field)
-        for row, time in enumerate(times.to_pylist()):
-            if time != absent and abs(time) > layout.MAX_MILLISECONDS:
-                message = f"time {time} ms is out of the range of a timestamp in µs"
-                tally.lose(Unit.MESSAGE, self.locate(CorruptEntryError(message), row))
+        message = IpcMessage(gathering.layout, size_bytes)
+        gathering.fill(self._gatherer, notes, message)
+        return message.read().column(0)
 
     def key_bytes(self, tally: Tally) -> pa.BinaryArray:
         """Return each row's key as bytes; decode Base64, as which clients store binary keys.
@@ -455,33 +374,23 @@ class MessageColumns:
                     values[row] = None
         return pa.array(values, pa.binary())
 
-    def payloads(self) -> memoryview:
-        """Return the positions of the rows' values in the buffers of `payload_spans`."""
-        return self._column(layout.ROW_PAYLOAD)
+    def payload_sources(self, field: int) -> list[PayloadSource]:
+        """Return the sources of the payloads of all rows, in order.
 
-    def payload_spans(self) -> Iterator[tuple[int, int, memoryview]]:
-        """Return the spans of rows `[start, stop)` whose values share a buffer."""
-        return self._spans(lambda part: part.payload)
-
-    def version_spans(self) -> Iterator[tuple[int, int, bytes | None]]:
-        """Return spans of rows `[start, stop)` with the same schema version; None if absent."""
-        return self._byte_spans(layout.SCHEMA_VERSION)
-
-    def schema_id_spans(self) -> Iterator[tuple[int, int, bytes | None]]:
-        """Return spans of rows `[start, stop)` with the same schema id; None if absent."""
-        return self._byte_spans(layout.SCHEMA_ID)
-
-    def _byte_spans(self, field: int) -> Iterator[tuple[int, int, bytes | None]]:
-        entries = self._column(layout.ROW_ENTRY)
-        for start, stop, run in self._spans(lambda part: part.run):
-            row = start
-            while row < stop:
-                end = builds.in_use.columns.same_bytes_stop(
-                    run.data, run.table, field, entries, row, stop
-                )
-                is_absent = run.number(entries[row], field) == layout.ABSENT
-                yield row, end, None if is_absent else bytes(run.view(entries[row], field))
-                row = end
+        `field` is the field of an entry that names the schema: `SCHEMA_VERSION` or `SCHEMA_ID`.
+        """
+        sources = []
+        positions = self._column(layout.ROW_PAYLOAD)
+        start = 0
+        for part in self._parts:
+            while start < part.stop:
+                stop = self._gatherer.payload_stop(start, field)
+                entry = self._rows[layout.ROW_ENTRY * self._stride + start]
+                name = part.run.table[entry * layout.ENTRY_WIDTH + field]
+                schema_name = None if name == layout.ABSENT else bytes(part.run.bytes_at(name))
+                sources.append(PayloadSource(start, stop, part.payload, positions, schema_name))
+                start = stop
+        return sources
 
     def error(self, row: int, code: int) -> CorruptEntryError:
         """Return the typed error for the error code of a row."""
@@ -498,22 +407,6 @@ class MessageColumns:
         start = field * self._stride
         return self._rows[start : start + self.count]
 
-    def _spans(
-        self, read_part: Callable[[_TablePart], _T], key: Callable[[_T], object] = id
-    ) -> Iterator[tuple[int, int, _T]]:
-        """Merge neighbouring parts with the same `read_part(part)`, compared by `key`."""
-        pending: tuple[int, int, _T] | None = None
-        for part in self._parts:
-            value = read_part(part)
-            if pending is not None and key(pending[2]) == key(value):
-                pending = (pending[0], part.stop, pending[2])
-                continue
-            if pending is not None:
-                yield pending
-            pending = (part.start, part.stop, value)
-        if pending is not None:
-            yield pending
-
 
 def _start(part: _TablePart) -> int:
     return part.start
@@ -522,37 +415,3 @@ def _start(part: _TablePart) -> int:
 @lru_cache(maxsize=64)
 def _single_gathering(column: Gathered) -> Gathering:
     return Gathering([("", column)])
-
-
-def _replace_column(batch: pa.RecordBatch, index: int, values: pa.Array) -> pa.RecordBatch:
-    return batch.set_column(index, batch.schema.field(index), values)
-
-
-def _clean_properties(
-    properties: pa.MapArray, metrics: ReadMetrics, *, may_repeat: bool
-) -> pa.MapArray:
-    """Return properties with valid text, and without duplicate names."""
-    offsets, columns = properties.offsets, [properties.keys, properties.items]
-    texts = [valid_text(each, metrics) for each in columns]
-    # Different bytes may have become the same text.
-    if may_repeat or texts[0] is not columns[0]:
-        offsets, selection = keep_last_of_equal(offsets, texts[0])
-        texts = [each.take(selection) for each in texts]
-    return pa.MapArray.from_arrays(offsets, *texts)
-
-
-def keep_last_of_equal(
-    offsets: pa.Int32Array, names: pa.Array
-) -> tuple[pa.Int32Array, pa.Int64Array]:
-    """Keep only the last entry of each name in each list; `offsets` are those of the lists.
-
-    Returns:
-        Offsets of the reduced lists, and the numbers of the remaining entries.
-    """
-    texts = names.to_pylist()
-    selection: list[int] = []
-    new_offsets = [0]
-    for start, stop in pairwise(offsets.to_pylist()):
-        selection.extend({texts[i]: i for i in range(start, stop)}.values())
-        new_offsets.append(len(selection))
-    return pa.array(new_offsets, pa.int32()), pa.array(selection, pa.int64())

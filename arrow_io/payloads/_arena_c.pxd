@@ -45,6 +45,7 @@ cdef class Arena:
     cdef readonly tuple views
 
     cdef void _use(self, long long* numbers) noexcept
+    cdef void _set_capacities(self, long long rows, long long payload_bytes, bint is_expecting) noexcept nogil
     cdef void _prepare(self) noexcept nogil
     cdef void _make_message(self, Py_ssize_t body, Py_ssize_t first_node, Py_ssize_t array, Py_ssize_t buffer) noexcept nogil
     cdef bint _has_equal_keys(self, Py_ssize_t node) noexcept nogil

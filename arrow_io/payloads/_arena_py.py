@@ -57,8 +57,8 @@ _BATCH_ROWS = cython.declare(cython.Py_ssize_t, 64)
 class Arena:
     """A program and the arena that it fills; a subclass implements the encoding of the payloads.
 
-    It is used for one record batch after another: `reset` it, set its capacities, `attach` a buffer
-    of the size that `lay_out` returns, append payloads, `finish`, and `detach` the buffer.
+    It is used for one record batch after another: `start` it, `attach` a buffer of the size that
+    `start` returns, append payloads, `finish`, and `detach` the buffer.
 
     Attributes:
         views: The nodes; the counts (number of values of each node, then number of bytes of each
@@ -171,16 +171,39 @@ class Arena:
         self.is_prepared = True
         self.held_arena = other.held_arena
 
-    def set_capacities(
-        self, rows: cython.longlong, payload_bytes: cython.longlong, is_expecting: cython.bint
-    ) -> None:
-        """Set capacities for some payloads, from the observed sizes of earlier ones or by a guess.
+    def start(
+        self,
+        rows: cython.longlong,
+        payload_bytes: cython.longlong,
+        is_expecting: cython.bint,
+        prefix_bytes: cython.Py_ssize_t,
+        guard_bytes: cython.Py_ssize_t,
+    ) -> int:
+        """Prepare for other payloads: forget all, set capacities, and lay out the regions.
 
         Args:
             rows: Number of payloads.
             payload_bytes: Approximate total size of the payloads.
-            is_expecting: Whether payloads are expected to be like earlier ones.
+            is_expecting: Whether payloads are expected to be like earlier ones, whose observed
+                sizes determine the capacities. Otherwise, capacities are guesses.
+            prefix_bytes: See `lay_out`.
+            guard_bytes: See `lay_out`.
+
+        Returns:
+            See `lay_out`.
         """
+        self.reset()
+        with cython.nogil:
+            self._set_capacities(rows, payload_bytes, is_expecting)
+        return self.lay_out(prefix_bytes, guard_bytes)
+
+    @cython.final
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _set_capacities(
+        self, rows: cython.longlong, payload_bytes: cython.longlong, is_expecting: cython.bint
+    ) -> cython.void:
         node: cython.Py_ssize_t
         at: cython.Py_ssize_t
         item: cython.Py_ssize_t

@@ -33,11 +33,12 @@ from arrow_io.read_metrics import Unit
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from arrow_io.messages.message_columns import MessageColumns
-    from arrow_io.payloads.program import Program, ValueMessage
+    from arrow_io.core.ipc_message import IpcMessage
+    from arrow_io.messages.message_columns import MessageColumns, PayloadSource
+    from arrow_io.payloads.program import Program
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
     from arrow_io.payloads.shape import Selection, Shape
-    from arrow_io.payloads.sources import Source
+    from arrow_io.payloads.shredding import Misfit
     from arrow_io.payloads.writer_schemas import WriterSchemas
     from arrow_io.read_metrics import ReadMetrics, Tally
 
@@ -144,7 +145,7 @@ class PayloadDecoder:
         """Return the program for payloads of a schema.
 
         Args:
-            schema_name: What the messages name it by (`Source`).
+            schema_name: What the messages name it by (`PayloadSource`).
             fields: Requested fields of the record; None for all, or if it is not a record.
 
         Raises:
@@ -244,14 +245,13 @@ def _recode(values: pa.BinaryArray, charset: str, metrics: ReadMetrics) -> pa.Bi
 
 def decode(
     decoder: PayloadDecoder,
-    sources: Iterable[Source],
+    sources: Iterable[PayloadSource],
     fields: Selection | None,
     rows: MessageColumns,
     tally: Tally,
     *,
     stop: int,
-    message: ValueMessage | None = None,
-    preceding_bytes: int = 0,
+    message: IpcMessage | None = None,
     path_prefix: str = "",
 ) -> Shredding:
     """Decode the payloads of the first `stop` rows, or of as many as fit into one arena.
@@ -264,7 +264,6 @@ def decode(
         tally: Decides whether to raise or count a value that cannot be decoded.
         stop: End of the rows, exclusive; at least 1.
         message: See `Shredding`.
-        preceding_bytes: See `Shredding`.
         path_prefix: Start of field paths in errors.
 
     Returns:
@@ -278,13 +277,7 @@ def decode(
         StorageError: The registry cannot be asked for the schema of a payload.
     """
     any_program = decoder.program(None, fields)
-    shredding = Shredding(
-        any_program,
-        stop,
-        rows.size_bytes * stop // rows.count,
-        message=message,
-        preceding_bytes=preceding_bytes,
-    )
+    shredding = Shredding(any_program, stop, rows.size_bytes * stop // rows.count, message)
     for source in sources:
         row, end = source.start, min(source.stop, stop)
         if row >= end:
@@ -307,15 +300,18 @@ def decode(
             if misfit.code == tables.FULL:
                 if misfit.row > 0:
                     return shredding
-                shredding = Shredding.for_one(any_program, message, preceding_bytes)
+                shredding = Shredding.for_one(any_program, message)
                 end = stop = 1
                 continue
-            path = ".".join(filter(None, (path_prefix, misfit.path)))
-            error = PayloadDecodeError(tables.REASONS[misfit.code], field_path=path)
-            lose_values(rows, [misfit.row], error, tally)
+            lose_values(rows, [misfit.row], _misfit_error(misfit, path_prefix), tally)
             shredding.append_null(program)
             row = misfit.row + 1
     return shredding
+
+
+def _misfit_error(misfit: Misfit, path_prefix: str) -> PayloadDecodeError:
+    path = ".".join(filter(None, (path_prefix, misfit.path)))
+    return PayloadDecodeError(tables.REASONS[misfit.code], field_path=path)
 
 
 def lose_values(

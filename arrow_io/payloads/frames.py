@@ -20,7 +20,7 @@ from arrow_io.core.wording import counted
 from arrow_io.errors import PayloadDecodeError, PulsarOffloadError, SchemaError
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import int64_view
-from arrow_io.payloads.sources import Source
+from arrow_io.messages.message_columns import PayloadSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -133,7 +133,7 @@ def framed_sources(
     lose: Callable[[int, PulsarOffloadError], None],
     *,
     has_indexes: bool,
-) -> Iterator[Source]:
+) -> Iterator[PayloadSource]:
     """Yield the sources of the values of all rows, without their frames.
 
     The name of each source's schema is its frame; None if no row of it has a value.
@@ -144,15 +144,8 @@ def framed_sources(
         has_indexes: Whether frames have message indexes.
     """
     splitter = _Splitter(rows, lose, has_indexes=has_indexes)
-    spans = rows.schema_id_spans()
-    stop, schema_id = 0, None
-    for start, end, data in rows.payload_spans():
-        row = start
-        while row < end:
-            if row >= stop:
-                _, stop, schema_id = next(spans)
-            yield from splitter.split(data, row, min(end, stop), schema_id)
-            row = min(end, stop)
+    for source in rows.payload_sources(layout.SCHEMA_ID):
+        yield from splitter.split(source)
 
 
 class _Splitter:
@@ -163,23 +156,21 @@ class _Splitter:
         *,
         has_indexes: bool,
     ) -> None:
-        self._positions = rows.payloads()
         _, self._values = int64_view(max(1, rows.count))
         self._lose = lose
         self._has_indexes = has_indexes
 
-    def split(
-        self, data: memoryview, row: int, stop: int, schema_id: bytes | None
-    ) -> Iterator[Source]:
-        """Yield the sources of rows `[row, stop)` whose entries have one schema id, or none."""
-        positions, values = self._positions, self._values
+    def split(self, source: PayloadSource) -> Iterator[PayloadSource]:
+        """Yield the sources without frames of a source whose entries have one schema id or none."""
+        row, stop, data, positions, schema_id = source
+        values = self._values
         while row < stop:
             first = row
             while row < stop and positions[row] == layout.ABSENT:
                 values[row] = layout.ABSENT
                 row += 1
             if row == stop:
-                yield Source(first, stop, data, values, None)
+                yield PayloadSource(first, stop, data, values, None)
                 return
             start, length = positions[row] >> 32, positions[row] & 0xFFFFFFFF
             try:
@@ -188,12 +179,12 @@ class _Splitter:
                 self._lose(row, error)
                 values[row] = layout.ABSENT
                 row += 1
-                yield Source(first, row, data, values, None)
+                yield PayloadSource(first, row, data, values, None)
                 continue
             row = builds.in_use.columns.strip_prefix(
                 data, positions, row, stop, prefix or frame[:_FRAME_BYTES], bool(prefix), values
             )
-            yield Source(first, row, data, values, frame)
+            yield PayloadSource(first, row, data, values, frame)
 
     def _frame(self, payload: memoryview, schema_id: bytes | None) -> tuple[bytes, bytes]:
         """Return the frame for a payload, and the bytes of it that the payload starts with."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from array import array
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -26,18 +26,6 @@ _PADDING_BYTES = 32
 POWERS_OF_TEN = memoryview(array("d", [10.0**n for n in range(23)]))
 
 
-class ValueMessage(NamedTuple):
-    """The message of a record batch of which an arena fills the last columns.
-
-    Attributes:
-        layout: All columns, those of the arena last.
-        has_fields: Whether these are the fields of payloads, instead of the whole payloads.
-    """
-
-    layout: MessageLayout
-    has_fields: bool = False
-
-
 def value_columns(shape: Shape, names: Sequence[str] = ()) -> ColumnGroup:
     """Return the columns of an arena: a column with each name for the fields of its payloads.
 
@@ -50,9 +38,9 @@ def value_columns(shape: Shape, names: Sequence[str] = ()) -> ColumnGroup:
     return ColumnGroup(tuple(fields), len(storages), sum(buffers.get(each, 2) for each in storages))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
-    """A program for one encoding, which can run any number of times.
+    """A program for one encoding, which can run any number of times; equal only to itself.
 
     Attributes:
         encoding: The shredder that runs it: `primitive`, `avro`, `json` or `protobuf`.
@@ -79,7 +67,7 @@ class Program:
     item_nodes: tuple[int, ...]
     hint_count: int
     make_canonical: Callable[[bytes], bytes] | None = None
-    _idle_arenas: dict[builds.Build, list[Any]] = field(default_factory=dict, compare=False)
+    _idle_arenas: dict[builds.Build, list[Any]] = field(default_factory=dict)
 
     @cached_property
     def node_count(self) -> int:
@@ -97,27 +85,28 @@ class Program:
         return self.nodes[tables.STORAGE :: tables.NODE_WIDTH]
 
     @cached_property
-    def message(self) -> ValueMessage:
-        """The message whose only column is the whole payload."""
-        return ValueMessage(MessageLayout([value_columns(self.shape)]))
+    def layout(self) -> MessageLayout:
+        """The layout of a message whose only column is the whole payload."""
+        return MessageLayout([value_columns(self.shape)])
 
     def take_arena(self) -> Any:  # noqa: ANN401 - its module has no types
-        """Return an empty arena of the build in use, which `return_arena` gives back.
+        """Return an arena of the build in use, to be started, which `return_arena` gives back.
 
         An arena takes long to make, compared with a small record batch. Each thread that decodes
         uses one at a time.
         """
         try:
-            arena = self._idle_arenas[builds.in_use].pop()
+            return self._idle_arenas[builds.in_use].pop()
         except (KeyError, IndexError):
-            arena = builds.in_use.payloads(self.encoding).Shredder(*self._arena_arguments)
-        arena.reset()
-        return arena
+            return builds.in_use.payloads(self.encoding).Shredder(*self._arena_arguments)
 
     def return_arena(self, arena: Any) -> None:  # noqa: ANN401
         """Keep an arena, which is not used any more, for the next record batch."""
         arena.detach()
-        self._idle_arenas.setdefault(builds.in_use, []).append(arena)
+        try:
+            self._idle_arenas[builds.in_use].append(arena)
+        except KeyError:
+            self._idle_arenas.setdefault(builds.in_use, []).append(arena)
 
     @cached_property
     def _arena_arguments(self) -> tuple[Any, ...]:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from array import array
 from operator import mul
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import pyarrow as pa
 
-from arrow_io.core.memory import allocate
+from arrow_io.core.ipc_message import IpcMessage
 from arrow_io.core.wording import counted
 from arrow_io.errors import SchemaError
-from arrow_io.messages.message_columns import keep_last_of_equal
+from arrow_io.messages.gathered_message import keep_last_of_equal
 from arrow_io.payloads import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Collection, Iterable
 
-    from arrow_io.payloads.program import Program, ValueMessage
+    from arrow_io.payloads.program import Program
     from arrow_io.payloads.shape import Shape
 
-_T = TypeVar("_T")
 MAX_EXPECTED_BYTES = 256 << 20
 """Maximum size of an arena whose capacities are estimated from earlier payloads."""
 _GROWTHS = (2.0, 1.25)
@@ -49,7 +48,7 @@ class Misfit(NamedTuple):
 
 
 class Shredding:
-    """The values of some payloads: `append` payloads, then call `record_batch` or `finish`.
+    """The values of some payloads, as columns of a message: `append` payloads, then `close` it.
 
     Attributes:
         guard_bytes: Unused bytes before and after each region of the arena, a multiple of 64. Tests
@@ -62,11 +61,11 @@ class Shredding:
         program: One of the programs to run; all of them fill the same shape.
         rows: Number of payloads; the arena has room for fewer if that many do not fit.
         payload_bytes: Approximate total size of the payloads.
+        message: The message to fill, whose last column group is for the values: the whole payloads,
+            or their fields. It gets its buffer, of which the tail is not part of the arena. None
+            for a message of whole payloads, which `finish` reads.
         is_for_one: Whether the arena is for one payload, which it refuses as `TOO_LARGE`, not
             `FULL`. It ignores observed sizes, so that other payloads do not matter.
-        message: The message of `record_batch`; None for that of the program.
-        preceding_bytes: Size of the columns before the values in that message, in bytes, a multiple
-            of 64. The arena does not count them.
 
     Raises:
         SchemaError: One row with all its fields does not fit.
@@ -80,25 +79,23 @@ class Shredding:
         program: Program,
         rows: int,
         payload_bytes: int,
+        message: IpcMessage | None = None,
         *,
         is_for_one: bool = False,
-        message: ValueMessage | None = None,
-        preceding_bytes: int = 0,
     ) -> None:
         self._program = program
         self._rows = rows
+        self._message = message or IpcMessage(program.layout)
         self._is_for_one = is_for_one
-        self._message = message or program.message
-        self._preceding_bytes = preceding_bytes
+        # Whole payloads are node 0. If their fields are columns, the first array is node 1.
+        self._first_node = program.node_count - self._message.layout.groups[-1].arrays
         self._arena = program.take_arena()
         self._nodes, self._counts, self._result = self._arena.views
-        # By id of the program, which is kept so that its id is not reused. All use one buffer.
-        self._arenas: dict[int, tuple[Program, Any]] = {id(program): (program, self._arena)}
-        self._set_capacities(payload_bytes, is_expecting=not is_for_one)
-        size_bytes = self._lay_out()
+        self._arenas: dict[Program, Any] = {program: self._arena}  # All use one buffer.
+        self._maps: Collection[int] = ()
+        size_bytes = self._start(payload_bytes, is_expecting=not is_for_one)
         if size_bytes > MAX_EXPECTED_BYTES:
-            self._set_capacities(payload_bytes, is_expecting=False)
-            size_bytes = self._lay_out()
+            size_bytes = self._start(payload_bytes, is_expecting=False)
         while size_bytes > self.max_bytes:
             if self._rows <= 1:
                 reason = (
@@ -107,20 +104,17 @@ class Shredding:
                 )
                 raise SchemaError(reason)
             self._rows, payload_bytes = self._rows // 2, payload_bytes // 2
-            self._set_capacities(payload_bytes, is_expecting=False)
-            size_bytes = self._lay_out()
+            size_bytes = self._start(payload_bytes, is_expecting=False)
         self._allocate(size_bytes)
 
     @classmethod
-    def for_one(
-        cls, program: Program, message: ValueMessage | None = None, preceding_bytes: int = 0
-    ) -> Self:
+    def for_one(cls, program: Program, message: IpcMessage | None = None) -> Self:
         """Return an arena for one payload, which refuses it only if it does not fit alone.
 
         Raises:
             SchemaError: One row with all its fields does not fit.
         """
-        return cls(program, 1, 0, is_for_one=True, message=message, preceding_bytes=preceding_bytes)
+        return cls(program, 1, 0, message, is_for_one=True)
 
     @property
     def count(self) -> int:
@@ -142,7 +136,7 @@ class Shredding:
             None if all were appended; otherwise the first payload that was not. All before it were.
         """
         arena = self._arena_of(program)
-        row, last = first, min(stop, first + self.room)
+        row, last = first, min(stop, first + self._rows - self._counts[0])
         while row < last and arena.shred(data, positions, row, last) != tables.OK:
             row, code, node, offset = self._result
             if code == tables.FULL:
@@ -174,32 +168,29 @@ class Shredding:
         appended = self._arena_of(program).append_null()
         assert appended  # noqa: S101 - `room` guarantees a slot for a null
 
-    def finish(self) -> pa.Array:
-        """Return the values that were appended; nothing can be appended afterwards."""
-        return self.record_batch(lambda _message, _start: None)[0].column(0)
+    def close(self) -> None:
+        """Complete the columns of the values, and write the prefix of the message.
 
-    def record_batch(self, fill: Callable[[memoryview, int], _T]) -> tuple[pa.RecordBatch, _T]:
-        """Return a record batch of the values that were appended, and of the columns before them.
-
-        Nothing can be appended afterwards.
-
-        Args:
-            fill: Fills the columns before the values: gets the message, and the start in it of the
-                `preceding_bytes`. What it returns is returned, too.
+        Nothing can be appended afterwards, and `count` is not valid any more.
         """
-        layout, has_fields = self._message
-        maps = self._arena.finish(layout.prefix, has_fields, *layout.positions[-1])
-        result = fill(self._view, len(self._view) - self._preceding_bytes)
-        for program, arena in self._arenas.values():
+        layout = self._message.layout
+        self._maps = self._arena.finish(layout.prefix, self._first_node, *layout.positions[-1])
+        for program, arena in self._arenas.items():
             program.return_arena(arena)
         self._arenas = {}
-        batch = pa.ipc.read_record_batch(self._buffer, layout.schema)
-        return self._drop_equal_keys(batch, maps) if maps else batch, result
 
-    def _drop_equal_keys(self, batch: pa.RecordBatch, maps: Collection[int]) -> pa.RecordBatch:
-        """Keep only the last entry for each key of the maps of some nodes."""
+    def finish(self) -> pa.Array:
+        """Close it, and return the values that were appended."""
+        self.close()
+        return self.drop_equal_keys(self._message.read()).column(0)
+
+    def drop_equal_keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Keep only the last entry for each key of the maps in the message's record batch."""
+        maps = self._maps
+        if not maps:
+            return batch
         shape = self._program.shape
-        columns = list(shape.children_at(0)) if self._message.has_fields else [(shape, 0)]
+        columns = list(shape.children_at(0)) if self._first_node else [(shape, 0)]
         first = batch.num_columns - len(columns)
         for index, (child, node) in enumerate(columns, first):
             old_array = batch.column(index)
@@ -210,9 +201,16 @@ class Shredding:
 
     # The arena
 
-    def _set_capacities(self, payload_bytes: int, *, is_expecting: bool) -> None:
-        """Set capacities from the observed sizes of earlier payloads, or from a guess."""
-        self._arena.set_capacities(self._rows, payload_bytes, is_expecting)
+    def _start(self, payload_bytes: int, *, is_expecting: bool) -> int:
+        """Set capacities from the observed sizes of earlier payloads or by a guess, and lay out.
+
+        Returns the size of the arena in bytes.
+        """
+        prefix_bytes = len(self._message.layout.prefix)
+        size: int = self._arena.start(
+            self._rows, payload_bytes, is_expecting, prefix_bytes, self.guard_bytes
+        )
+        return size
 
     def _lay_out(self) -> int:
         """Assign the regions their locations, and return the size of the arena in bytes."""
@@ -220,12 +218,12 @@ class Shredding:
         return size
 
     def _arena_of(self, program: Program) -> Any:  # noqa: ANN401 - its module has no types
-        entry = self._arenas.get(id(program))
-        if entry is None:
-            arena = program.take_arena()
+        arena = self._arenas.get(program)
+        if arena is None:
+            arena = self._arenas[program] = program.take_arena()
+            arena.reset()
             arena.join(self._arena)
-            entry = self._arenas[id(program)] = program, arena
-        return entry[1]
+        return arena
 
     def _append_canonical(self, program: Program, payload: bytes) -> tuple[int, int]:
         """Append the canonical form of a payload; return the resulting code and the node."""
@@ -299,13 +297,12 @@ class Shredding:
         self._arena.prepare()
         for (start, length), (target, _) in zip(regions, self._regions_in_use(), strict=True):
             self._view[target : target + length] = old[start : start + length]
-        for _, arena in self._arenas.values():
+        for arena in self._arenas.values():
             if arena is not self._arena:
                 arena.join(self._arena)
 
     def _allocate(self, size_bytes: int) -> None:
-        self._buffer = allocate(size_bytes + self._preceding_bytes)
-        self._view = memoryview(self._buffer).cast("B")
+        self._view = self._message.allocate(size_bytes)
         self._arena.attach(self._view)
 
     def _regions_in_use(self) -> list[tuple[int, int]]:

@@ -23,16 +23,15 @@ from arrow_io.payloads.envelopes import CHANGE_COLUMNS, Envelope
 from arrow_io.payloads.frames import framed_sources
 from arrow_io.payloads.program import value_columns
 from arrow_io.payloads.shape import make_distinct
-from arrow_io.payloads.sources import Source, value_sources
 from arrow_io.payloads.writer_schemas import PulsarVersions, RegistryIds, version_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from arrow_io.core.ipc_message import ColumnGroup
     from arrow_io.errors import PulsarOffloadError
-    from arrow_io.messages.message_columns import MessageColumns
-    from arrow_io.payloads.program import ValueMessage
+    from arrow_io.messages.gathered_message import GatheredMessage
+    from arrow_io.messages.message_columns import MessageColumns, PayloadSource
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
     from arrow_io.payloads.shape import Selection
     from arrow_io.payloads.shredding import Shredding
@@ -175,22 +174,18 @@ class SelectedValues:
         shape = decoder.shape if selection is None else decoder.shape.select(selection)
         return value_columns(shape, [names[each] for each in self.message_fields])
 
-    def decode(
-        self, rows: MessageColumns, tally: Tally, message: ValueMessage, preceding_bytes: int
-    ) -> list[Shredding]:
-        """Decode the fields of some rows, or of the first rows if they do not fit into an arena.
+    def decode(self, message: GatheredMessage, tally: Tally) -> list[Shredding]:
+        """Decode the fields of a message's rows, or of the first if not all fit into an arena.
 
         If the read salvages, a payload that cannot be decoded is null, and counted.
 
         Args:
-            rows: The messages, at least one.
+            message: The message of at least one row; its last columns are those of `columns`.
             tally: Decides whether to raise or count a value that cannot be decoded.
-            message: The message; its last columns are those of `columns`.
-            preceding_bytes: Size of the columns before them in bytes, a multiple of 64.
 
         Returns:
             The decoded payloads: those of keys, those of values, or both. The last has the fewest
-            rows, at least one, and makes the message.
+            rows, at least one, and fills the message.
 
         Raises:
             PayloadDecodeError: A payload does not fit its schema.
@@ -199,40 +194,39 @@ class SelectedValues:
                 takes too much memory.
             StorageError: The registry cannot be asked for the schema of a payload.
         """
-        sources = self._sources(rows, tally)
+        rows = message.rows
         stop = rows.count
         decoded: list[Shredding] = []
-        for is_key, decoder, names in self._parts:
-            is_last = len(decoded) + 1 == len(self._parts)
+        for part, sources in zip(self._parts, self._sources(rows, tally), strict=True):
+            is_key, decoder, fields = part
             shredding = decode(
                 decoder,
-                sources(is_key=is_key),
-                names,
+                sources,
+                fields,
                 rows,
                 tally,
                 stop=stop,
-                message=message if is_last else None,
-                preceding_bytes=preceding_bytes if is_last else 0,
+                message=message if part is self._parts[-1] else None,
                 path_prefix=KEY_COLUMN if is_key else "",
             )
             stop = shredding.count
             decoded.append(shredding)
         return decoded
 
-    def _sources(self, rows: MessageColumns, tally: Tally) -> Callable[..., Iterable[Source]]:
-        """Return a function that returns the sources of keys or of values (`is_key`)."""
+    def _sources(self, rows: MessageColumns, tally: Tally) -> list[Iterable[PayloadSource]]:
+        """Return the sources of each part: of the keys, of the values, or of both."""
         reader, registry = self._schema.reader, self._schema.registry
         if reader.type == "KEY_VALUE":
-            return _KeyValueSources(self._schema, rows, tally).sources
+            pairs = _KeyValueSources(self._schema, rows, tally)
+            return [pairs.sources(is_key=is_key) for is_key, _, _ in self._parts]
         if registry is None:
-            return lambda *, is_key: value_sources(rows)  # noqa: ARG005
+            return [rows.payload_sources(layout.SCHEMA_VERSION)]
 
         def lose(row: int, error: PulsarOffloadError) -> None:
             lose_values(rows, [row], error, tally)
 
         has_indexes = reader.type == "PROTOBUF_NATIVE"
-        framed = list(framed_sources(rows, lose, has_indexes=has_indexes))
-        return lambda *, is_key: framed  # noqa: ARG005
+        return [framed_sources(rows, lose, has_indexes=has_indexes)]
 
     def arrays(
         self,
@@ -362,9 +356,9 @@ class _KeyValueSources:
         self._is_separated[None] = schema.reader.is_separated
         self._rows = rows
         self._tally = tally
-        self._values = list(value_sources(rows))
+        self._values = rows.payload_sources(layout.SCHEMA_VERSION)
 
-    def sources(self, *, is_key: bool) -> Iterator[Source]:
+    def sources(self, *, is_key: bool) -> Iterator[PayloadSource]:
         for source in self._values:
             if not self._separates(source):
                 yield source._replace(positions=self._inline[0 if is_key else 1])
@@ -374,7 +368,7 @@ class _KeyValueSources:
             else:
                 yield source
 
-    def _separates(self, source: Source) -> bool:
+    def _separates(self, source: PayloadSource) -> bool:
         number = version_number(source.schema_name)
         return self._is_separated.get(number, self._is_separated[None])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from arrow_io.columns import Origin, projection
 from arrow_io.core import builds
+from arrow_io.core.ipc_message import IpcMessage
 from arrow_io.errors import ChecksumError, CorruptEntryError
 from arrow_io.messages import layout
 from arrow_io.messages.gathering import PROPERTIES, Gathered, Gathering, as_text
@@ -74,7 +74,7 @@ def _told(columns: MessageColumns) -> list[tuple[object, ...]]:
             batch_indexes(columns).to_pylist(),
             columns.row_bytes(layout.ROW_PAYLOAD).to_pylist(),
             columns.row_bytes(layout.ROW_KEY).to_pylist(),
-            columns.gathered(columns.measure(_PRODUCERS), Tally()).column(0).to_pylist(),
+            columns.measure(_PRODUCERS).record_batch(Tally()).column(0).to_pylist(),
             properties.to_pylist(),
             strict=True,
         )
@@ -356,13 +356,17 @@ def _gathered(
             values.extend(body.put(value) for _, value in each.properties)
             ends.append(len(names))
             row += 1
-        gatherer.add(row, number, memoryview(table), data.view, body.view, payload.view)
+        gatherer.add(row, number, memoryview(table), data.view, body.view, payload.view, 0)
     if names:
-        found = (memoryview(each) for each in (names, values, ends))
-        gatherer.set_properties(*found, len(names))
+        offsets = array("q", bytes(8 * (len(ends) // 2 + 1)))
+        memoryview(offsets).cast("B").cast("i")[: len(ends)] = memoryview(ends)
+        numbers = memoryview(names + values + offsets)
+        gatherer.set_properties(numbers, len(names), len(names))
     gathering = Gathering([(f"{n}", each) for n, each in enumerate(columns)])
     size_bytes, notes = gathering.measure(gatherer)
-    return gathering.record_batch(size_bytes, partial(gathering.fill, gatherer, notes))
+    message = IpcMessage(gathering.layout, size_bytes)
+    odd = gathering.fill(gatherer, notes, message)
+    return message.read(), odd
 
 
 def _odd_fields(rows: Sequence[_Row]) -> set[int]:

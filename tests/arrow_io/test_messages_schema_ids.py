@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from arrow_io.messages import layout
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.read_metrics import Tally
 from tests.support.entries import Message, encode_entry
-from tests.support.runs import entry_run
+from tests.support.runs import entry_run, schema_names
 
 pytestmark = pytest.mark.usefixtures("build")
 
@@ -26,10 +27,10 @@ def test_spans_of_schema_ids() -> None:
 
     (rows,) = MessageReader([entry_run(entries)], Needs(), Tally())
 
-    assert list(rows.schema_id_spans()) == [
+    assert schema_names(rows, layout.SCHEMA_ID) == [
         (0, 4, first),
         (4, 6, None),
         (6, 7, second),
         (7, 8, b""),
     ]
-    assert list(rows.version_spans()) == [(0, 2, bytes(8)), (2, 8, None)]
+    assert schema_names(rows, layout.SCHEMA_VERSION) == [(0, 2, bytes(8)), (2, 8, None)]

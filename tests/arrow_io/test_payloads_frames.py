@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import PayloadDecodeError, SchemaError, UnknownSchemaVersionError
+from arrow_io.messages import layout
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.payloads.frames import Frame, entry_frame, read_frame
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
@@ -27,7 +28,7 @@ from tests.support.protobuf_strategies import messages as protobuf_messages
 from tests.support.protobuf_strategies import schemas as protobuf_schemas
 from tests.support.reference_ledger import read_entries
 from tests.support.registries import IdsInMemory, frame
-from tests.support.runs import entry_run
+from tests.support.runs import entry_run, schema_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -213,7 +214,7 @@ def test_ids_of_a_golden_topic() -> None:
     (rows,) = MessageReader([entry_run(entries)], Needs(), Tally())
     info = SchemaInfo("JSON", '{"type": "object", "properties": {"n": {"type": "integer"}}}')
 
-    assert list(rows.schema_id_spans()) == [(0, 36, b"\xff" + (42).to_bytes(4))]
+    assert schema_names(rows, layout.SCHEMA_ID) == [(0, 36, b"\xff" + (42).to_bytes(4))]
     found = values_of(TopicSchema(info, registry=IdsInMemory(((42, info),))), rows)
     assert found["n"] == list(range(36))
     with pytest.raises(UnknownSchemaVersionError, match="the schema id 42 is unknown"):

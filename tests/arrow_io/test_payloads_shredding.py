@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from arrow_io.errors import SchemaError
-from arrow_io.messages import message_columns
+from arrow_io.messages import gathered_message
 from arrow_io.payloads import shredding, tables
 from arrow_io.payloads.shredding import Misfit, Shredding
 from tests.support.arenas import GuardedShredding
@@ -182,7 +182,7 @@ def test_hostile_habits() -> None:
     assert program.observed_sizes[2] == count
 
     started = GuardedShredding(program, 60_000, 60_000)
-    assert len(started._buffer) < 10_000_000
+    assert len(started._view) < 10_000_000
 
 
 _WIDE = record(*((f"f{number}", "string") for number in range(100)))
@@ -210,11 +210,11 @@ def test_small_payloads_after_a_huge_one(
     program = json_text(schema)
     payload = json.dumps(small).encode()
     rows = 60_000
-    before = len(GuardedShredding(program, rows, rows * len(payload))._buffer)
+    before = len(GuardedShredding(program, rows, rows * len(payload))._view)
 
     assert shredded(program, [huge.encode()]).misfits == []
     started = GuardedShredding(program, rows, rows * len(payload))
-    assert len(started._buffer) == before < 100_000_000
+    assert len(started._view) == before < 100_000_000
     positions = memoryview(array("q", [len(payload)] * 50))
     assert started.append(program, memoryview(payload), positions, 0, 50) is None
     assert started.finish().to_pylist() == shredded(json_text(schema), [payload] * 50).rows
@@ -283,7 +283,7 @@ def test_only_maps_with_equal_keys_are_rewritten(
 
     def keep_last_of_equal(offsets: pa.Int32Array, keys: pa.Array) -> tuple[Any, ...]:
         looked_at.append(keys[-1].as_py())
-        return message_columns.keep_last_of_equal(offsets, keys)
+        return gathered_message.keep_last_of_equal(offsets, keys)
 
     def entries(field: str, value: str) -> str:
         first = f'"{names[field]}":{value},' * (2 if field in equal else 1)

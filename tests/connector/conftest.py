@@ -14,8 +14,7 @@ from tests.support.grids import grid
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arrow_io.messages.message_columns import MessageColumns
-    from arrow_io.payloads.program import ValueMessage
+    from arrow_io.messages.gathered_message import GatheredMessage
     from arrow_io.payloads.shredding import Shredding
     from arrow_io.read_metrics import Tally
 
@@ -36,15 +35,9 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], int]
     calls: list[tuple[tuple[str, ...], int]] = []
     decode = SelectedValues.decode
 
-    def spy(
-        values: SelectedValues,
-        rows: MessageColumns,
-        tally: Tally,
-        message: ValueMessage,
-        preceding_bytes: int,
-    ) -> list[Shredding]:
-        calls.append((tuple(each.name for each in values.fields), rows.count))
-        return decode(values, rows, tally, message, preceding_bytes)
+    def spy(values: SelectedValues, message: GatheredMessage, tally: Tally) -> list[Shredding]:
+        calls.append((tuple(each.name for each in values.fields), message.rows.count))
+        return decode(values, message, tally)
 
     monkeypatch.setattr(SelectedValues, "decode", spy)
     return calls

@@ -6,19 +6,17 @@ shredder, and before the arena is given up for a larger one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from arrow_io.payloads import tables
 from arrow_io.payloads.shredding import WITH_OFFSETS, Misfit, Shredding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pyarrow as pa
 
-    from arrow_io.payloads.program import Program, ValueMessage
+    from arrow_io.core.ipc_message import IpcMessage
+    from arrow_io.payloads.program import Program
 
-_T = TypeVar("_T")
 _GUARD: Final = b"\xa5"
 
 
@@ -36,21 +34,13 @@ class GuardedShredding(Shredding):
         program: Program,
         rows: int,
         payload_bytes: int,
+        message: IpcMessage | None = None,
         *,
         is_for_one: bool = False,
-        message: ValueMessage | None = None,
-        preceding_bytes: int = 0,
     ) -> None:
         self._gaps: list[tuple[int, int]] = []
         self.growths = 0
-        super().__init__(
-            program,
-            rows,
-            payload_bytes,
-            is_for_one=is_for_one,
-            message=message,
-            preceding_bytes=preceding_bytes,
-        )
+        super().__init__(program, rows, payload_bytes, message, is_for_one=is_for_one)
 
     def append(
         self, program: Program, data: memoryview, positions: memoryview, first: int, stop: int
@@ -65,11 +55,10 @@ class GuardedShredding(Shredding):
         super().append_null(program)
         self.check()
 
-    def record_batch(self, fill: Callable[[memoryview, int], _T]) -> tuple[pa.RecordBatch, _T]:
-        """Take the values, and look at the guards."""
-        batch = super().record_batch(fill)
+    def drop_equal_keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Look at the guards, now that all columns of the message are filled."""
         self.check()
-        return batch
+        return super().drop_equal_keys(batch)
 
     def check(self) -> None:
         """Fail if anything was written beside the regions."""
@@ -114,14 +103,15 @@ class GuardedShredding(Shredding):
 class TightShredding(GuardedShredding):
     """One that begins with no room for items and texts, and never makes more than is needed."""
 
-    def _set_capacities(self, payload_bytes: int, *, is_expecting: bool) -> None:
-        super()._set_capacities(payload_bytes, is_expecting=is_expecting)
+    def _start(self, payload_bytes: int, *, is_expecting: bool) -> int:
+        super()._start(payload_bytes, is_expecting=is_expecting)
         for node, storage in enumerate(self._program.storages):
             start = node * tables.NODE_WIDTH
             if self._program.item_nodes[node]:
                 self._nodes[start + tables.CAPACITY] = 0
             if storage == tables.VARIABLE:
                 self._nodes[start + tables.BYTES_CAPACITY] = 0
+        return self._lay_out()
 
     def _make_room(self, factor: float) -> None:
         del factor

@@ -140,17 +140,19 @@ class Properties:
 def properties(build: Build, metadata: bytes, *, tag: int, count: int | None = None) -> Properties:
     """The first `count` properties in one message's metadata, where `tag` is the field's."""
     data = b"-" + metadata  # so that no position is 0 by chance
-    where = array("q", [1 << 32 | len(metadata)])
-    counts = array("q", [len(metadata) if count is None else count])
-    keys, values = (array("q", bytes(8 * 1000)) for _ in range(2))
-    offsets, result = array("i", [0, 0]), array("q", bytes(32))
-    build.columns.read_properties(
-        memoryview(data), tag, where, counts, 0, 1, 0, keys, values, offsets, result
-    )
-    row, found, error, many = result
+    rows = array("q", bytes(8 * layout.ROW_WIDTH))
+    rows[layout.ROW_METADATA] = 1 << 32 | len(metadata)
+    rows[layout.ROW_PROPERTY_COUNT] = len(metadata) if count is None else count
+    table = array("q", bytes(8 * layout.ENTRY_WIDTH))
+    gatherer = build.gathering.Gatherer(rows, 1)
+    gatherer.add(1, 0, table, data, data, data, tag)
+    total = gatherer.property_total()
+    numbers = array("q", bytes(8 * (2 * total + 1)))
+    gatherer.set_properties(memoryview(numbers), total, 0)
+    row, error, many = gatherer.read_properties(0)
     assert row == (0 if error else 1)
-    assert error or offsets[1] == found
-    pairs = [(_at(data, keys[n]), _at(data, values[n])) for n in range(found)]
+    found = memoryview(numbers)[2 * total :].cast("B").cast("i")[1]
+    pairs = [(_at(data, numbers[n]), _at(data, numbers[total + n])) for n in range(found)]
     return Properties(pairs, error, bool(many))
 
 

@@ -59,11 +59,16 @@ def runs_of(
 def batch_indexes(columns: MessageColumns) -> pa.Int32Array:
     """The batch index of each row; null if it was not batched."""
     indexes = Gathered(layout.GATHERED_BATCH_INDEXES, layout.ROW_BATCH_INDEX, pa.int32())
-    return columns.gathered(columns.measure(Gathering([("", indexes)])), Tally()).column(0)
+    return columns.measure(Gathering([("", indexes)])).record_batch(Tally()).column(0)
 
 
 def properties_of(columns: MessageColumns, tally: Tally | None = None) -> pa.MapArray:
     """The properties of each row."""
     properties = Gathered(layout.GATHERED_PROPERTIES, 0, PROPERTIES)
-    measured = columns.measure(Gathering([("", properties)]))
-    return columns.gathered(measured, tally or Tally()).column(0)
+    message = columns.measure(Gathering([("", properties)]))
+    return message.record_batch(tally or Tally()).column(0)
+
+
+def schema_names(columns: MessageColumns, field: int) -> list[tuple[int, int, bytes | None]]:
+    """Spans of rows with values in one buffer, and what `field` of their entries says."""
+    return [(each.start, each.stop, each.schema_name) for each in columns.payload_sources(field)]

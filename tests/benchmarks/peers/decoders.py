@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 import pyarrow.json as pa_json
 
-from arrow_io.messages.message_columns import MessageColumns
+from arrow_io.messages.message_columns import MessageColumns, PayloadSource
 from arrow_io.payloads.decoder import PayloadDecoder, decode
 from arrow_io.payloads.schema_info import SchemaInfo
-from arrow_io.payloads.sources import Source
 from arrow_io.payloads.writer_schemas import PulsarVersions
 from arrow_io.read_metrics import Tally
 from tests.support.protobuf_payloads import library_class
@@ -61,7 +60,7 @@ class Ours:
         data = memoryview(payloads.data + bytes(64))[: len(payloads.data)]
         positions = memoryview(payloads.positions)
         parts = (positions[first : first + rows] for first in range(0, len(positions), rows))
-        self._sources = [Source(0, len(part), data, part, None) for part in parts]
+        self._sources = [PayloadSource(0, len(part), data, part, None) for part in parts]
         self._tally = Tally()
 
     def _arrays(self) -> Iterator[pa.Array]:
