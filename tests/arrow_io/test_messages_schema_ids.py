@@ -8,7 +8,7 @@ from arrow_io.messages import layout
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.read_metrics import Tally
 from tests.support.entries import Message, encode_entry
-from tests.support.runs import entry_run, schema_names
+from tests.support.runs import entry_run, runs_of, schema_names
 
 pytestmark = pytest.mark.usefixtures("build")
 
@@ -34,3 +34,22 @@ def test_spans_of_schema_ids() -> None:
         (7, 8, b""),
     ]
     assert schema_names(rows, layout.SCHEMA_VERSION) == [(0, 2, bytes(8)), (2, 8, None)]
+
+
+def test_sources_of_several_runs() -> None:
+    """Values that were copied into one buffer have one source, unless their schemas differ."""
+    messages = [Message(payload=b"a"), Message(payload=b"b")]
+    versions = [bytes(8), bytes(8), b"\1" * 8, None]
+    entries = [encode_entry(messages, batched=True, schema_version=each) for each in versions]
+    expected = [(0, 4, bytes(8)), (4, 6, b"\1" * 8), (6, 8, None)]
+
+    for is_copied in (False, True):
+        runs = runs_of(entries, length=1)
+        (rows,) = MessageReader(runs, Needs(), Tally(), copy_values=is_copied)
+        sources = rows.payload_sources(layout.SCHEMA_VERSION)
+
+        separate = [(2 * n, 2 * n + 2, each) for n, each in enumerate(versions)]
+        assert schema_names(rows, layout.SCHEMA_VERSION) == (expected if is_copied else separate)
+        for each in sources:
+            starts = [each.positions[row] >> 32 for row in range(each.start, each.stop)]
+            assert [each.data[start] for start in starts] == list(b"ab" * (len(starts) // 2))
