@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from connector.scan.topic_read import ScanTask
 
 _MODULES = ("entries", "metadata", "codecs", "columns", "gathering")
-_UNLOCKED = {"Gatherer": ("measure", "fill"), "Shredder": ("shred", "finish")}
+_UNLOCKED = {
+    "Gatherer": ("measure", "fill", "property_total", "read_properties", "payload_stop"),
+    "Shredder": ("shred", "finish"),
+}
 """Classes of the core, and those of their methods that give up the lock."""
 _OF_LIBRARIES = (
     (bodies, "_decompress_frames"),
