@@ -271,10 +271,8 @@ def decode(
 
     Raises:
         PayloadDecodeError: A payload does not fit its schema. When salvaging, its value is null.
-        UnknownSchemaVersionError: The schema of a payload is missing. Salvaging as above.
-        SchemaError: The schema of a payload cannot be read (salvaging as above), or one row with
-            all its fields takes too much memory.
-        StorageError: The registry cannot be asked for the schema of a payload.
+        PulsarOffloadError: See `PayloadDecoder.program` (salvaging as above, except storage errors)
+            and `Shredding`.
     """
     any_program = decoder.program(None, fields)
     shredding = Shredding(any_program, stop, rows.size_bytes * stop // rows.count, message)
@@ -293,10 +291,9 @@ def decode(
             if fitting < end:
                 break
             continue
-        while row < end:
-            misfit = shredding.append(program, source.data, source.positions, row, end)
-            if misfit is None:
-                break
+        while row < end and (
+            misfit := shredding.append(program, source.data, source.positions, row, end)
+        ):
             if misfit.code == tables.FULL:
                 if misfit.row > 0:
                     return shredding
