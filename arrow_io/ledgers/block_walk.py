@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from array import array
 from typing import TYPE_CHECKING, Protocol
 
-from arrow_io.core import builds
 from arrow_io.core.wording import counted
 from arrow_io.errors import CorruptBlockError, TruncatedObjectError
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.messages import layout
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
-from arrow_io.messages.entry_run import EntryRun, int64_view
+from arrow_io.messages.entry_run import find_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from arrow_io.format.block_table import BlockTable
     from arrow_io.ledgers.offset_memory import OffsetMemory
+    from arrow_io.messages.entry_run import EntryRun, FoundRun
     from arrow_io.storage.range_stream import RangeStream
 
 _MAX_TABLE_ENTRIES = 4096
@@ -82,7 +81,6 @@ class BlockWalk:
         self._offsets = offsets
         self._memory_key = ledger.memory_key
         self._remembered = 0
-        self._result = array("q", bytes(8 * 4))
 
     def runs(self, stream: RangeStream, block: int, last_entry_id: int) -> Iterator[EntryRun]:
         """Read the entries of one block, from `first_entry_id` to `last_entry_id` (inclusive).
@@ -122,13 +120,17 @@ class BlockWalk:
                 raise CorruptBlockError(message)
             view, start = stream.at(self.position, needed)
             stop = min(len(view), start + block_stop - self.position)
-            run, needed = self._run(view, start, stop, last)
-            if run is not None:
+            found = self._find(view, start, stop, last)
+            needed = found.needed_bytes or ENTRY_HEADER_BYTES
+            run = found.run
+            if run.count:
                 if self.position - self._remembered >= _REMEMBERED_DISTANCE_BYTES:
                     self._remember(self.entry_id, self.position)
-                self.position += self._result[1] - start
-                self.entry_id += self._result[0]
-                if run.count:
+                self.position += found.stop - start
+                self.entry_id += run.count
+                skip_count = max(self._first - run.first_entry_id, 0)
+                if skip_count < run.count:
+                    run = run.part(skip_count, run.count) if skip_count else run
                     self._remember_inside(run)
                     yield run
 
@@ -137,7 +139,7 @@ class BlockWalk:
         length_bytes = self.position - run.entry_start(0)
         distance = run.count * _REMEMBERED_DISTANCE_BYTES // length_bytes + 1
         for index in range(distance, run.count, distance):
-            self._remember(run.number(index, layout.ENTRY_ID), run.entry_start(index))
+            self._remember(run.first_entry_id + index, run.entry_start(index))
 
     def _remember(self, entry_id: int, position: int) -> None:
         self._offsets.remember(self._memory_key, entry_id, position)
@@ -150,30 +152,16 @@ class BlockWalk:
         table.check_header(view[start : start + length], block, offset=self.position)
         self.position += length
 
-    def _run(
-        self, view: memoryview, start: int, stop: int, last: int
-    ) -> tuple[EntryRun | None, int]:
-        """Walk the buffered bytes; return the run, if any, and the number of bytes needed next."""
-        capacity = min(self._capacity, last - self.entry_id + 1)
-        _, table = int64_view(capacity * layout.ENTRY_WIDTH)
-        builds.in_use.entries.read_entries(
-            view, start, stop, self.entry_id, last, table, capacity, self._result
+    def _find(self, view: memoryview, start: int, stop: int, last: int) -> FoundRun:
+        """Find entries in the buffered bytes."""
+        ids = range(self.entry_id, min(last + 1, self.entry_id + self._capacity))
+        ledger, offset = self._ledger, self.position - start
+        found = find_run(
+            ledger.ledger_id, self._data_name, view, offset, ids, start=start, stop=stop
         )
-        count, _, status, needed = self._result
-        if count == 0 and status in _STOP_PROBLEMS:
-            raise CorruptBlockError(_STOP_PROBLEMS[status])
-        if count == 0:
-            return None, needed
-        skip_count = min(max(self._first - self.entry_id, 0), count)
-        run = EntryRun(
-            self._ledger.ledger_id,
-            self._data_name,
-            view,
-            self.position - start,
-            table[skip_count * layout.ENTRY_WIDTH : count * layout.ENTRY_WIDTH],
-            count - skip_count,
-        )
-        return run, needed if status == layout.CUT else ENTRY_HEADER_BYTES
+        if found.run.count == 0 and found.status in _STOP_PROBLEMS:
+            raise CorruptBlockError(_STOP_PROBLEMS[found.status])
+        return found
 
 
 def walk_start(ledger: WalkedData, first_entry_id: int, offsets: OffsetMemory) -> tuple[int, int]:

@@ -38,6 +38,7 @@ if cython.compiled:
     from cython.cimports.arrow_io.messages import _layout as layout
     from cython.cimports.arrow_io.messages import _wire as wire
     from cython.cimports.arrow_io.messages._checksum import choose_crc32c, crc32c
+    from cython.cimports.arrow_io.messages._heads import HEAD_BYTES, is_alike, memcpy, memset
     from cython.cimports.arrow_io.messages._metadata_c import (
         read_broker_metadata,
         read_message_metadata,
@@ -55,31 +56,44 @@ choose_crc32c(2)
 
 _ENTRY_HEADER_BYTES = cython.declare(cython.Py_ssize_t, 12)
 
+# A bit per field number: the varints and the byte strings that the metadata of a plain entry may
+# have (PulsarApi.proto), the fields that it must have, and the varints of broker metadata.
+_PLAIN_NUMBERS = cython.declare(
+    cython.longlong, sum(1 << each for each in (2, 3, 9, 12, 17, 19, 25, 30, 33, 34))
+)
+_PLAIN_BYTES = cython.declare(cython.longlong, sum(1 << each for each in (1, 4, 5, 6, 16, 18, 32)))
+_REQUIRED = cython.declare(cython.longlong, 1 << 1 | 1 << 2 | 1 << 3)
+_HEAD_BYTES = cython.declare(cython.Py_ssize_t, 128)
+_BROKER_NUMBERS = cython.declare(cython.longlong, 1 << 1 | 1 << 2)
 
-def read_entries(
+
+def find_entries(
     data: cython.const[cython.uchar][::1],
     start: cython.Py_ssize_t,
     stop: cython.Py_ssize_t,
     entry_id: cython.longlong,
     last_entry_id: cython.longlong,
-    table: cython.longlong[::1],
+    frames: cython.longlong[::1],
     capacity: cython.Py_ssize_t,
     result: cython.longlong[::1],
 ) -> None:
-    """Decode the frame and metadata of consecutive entries into the entry table.
+    """Find the frames of consecutive entries, and whether all of them are plain.
+
+    An entry is plain if it holds one message that is independent of other entries, and neither
+    batched nor compressed nor encrypted, and nothing of its frame and metadata is malformed.
 
     Args:
         data: Bytes of (part of) a data block.
         start: Position in `data` of the first entry's 12-byte header.
         stop: End (exclusive) of the bytes that may be read; at most `len(data)`.
         entry_id: Id that the first entry must have; each later entry must have the next id.
-        last_entry_id: Last id to read (inclusive).
-        table: Receives `ENTRY_WIDTH` numbers per entry; at least `capacity * ENTRY_WIDTH` long.
-        capacity: Number of entries that fit in the table.
-        result: Receives `[count, position, status, needed]`: the number of entries read; the end of
-            the last one in `data`; why the walk stopped (`COMPLETE`, `CUT`, `PADDING`,
-            `WRONG_ENTRY_ID`); and, for `CUT`, the length in bytes of the next entry (or of its
-            header).
+        last_entry_id: Last id to find (inclusive).
+        frames: Receives the position of each entry's data; at least `capacity` long.
+        capacity: Maximum number of entries.
+        result: Receives `[count, position, status, needed, flags]`: the number of entries; the end
+            of the last one in `data`; why the walk stopped (`COMPLETE`, `CUT`, `PADDING`,
+            `WRONG_ENTRY_ID`); for `CUT`, the length in bytes of the next entry (or of its header);
+            and the flags that the entries may have, −1 for all flags if any entry is not plain.
     """
     count: cython.Py_ssize_t = 0
     i: cython.Py_ssize_t = start
@@ -87,12 +101,19 @@ def read_entries(
     stored_id: cython.longlong
     status: cython.longlong = layout.COMPLETE
     needed: cython.longlong = 0
+    flags: cython.longlong = layout.KEY_IS_BASE64 | layout.NULL_VALUE | layout.NULL_KEY
+    # The last head that was looked at, a mask of the bits that heads of the same form have in
+    # common, and its length if these are known, else 0.
+    head: cython.uchar[128]
+    mask: cython.uchar[128]
+    head_bytes: cython.Py_ssize_t = 0
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
-        t: cython.pointer[cython.longlong] = cython.address(table[0])
+        f: cython.pointer[cython.longlong] = cython.address(frames[0])
     else:
         p = data
-        t = table
+        f = frames
+        head = mask = bytearray(_HEAD_BYTES)
     with cython.nogil:
         while count < capacity and entry_id <= last_entry_id:
             if stop - i < _ENTRY_HEADER_BYTES:
@@ -116,7 +137,24 @@ def read_entries(
                 needed = _ENTRY_HEADER_BYTES + length
                 break
             i += _ENTRY_HEADER_BYTES
-            _read_frame(p, i, i + length, t, count * layout.ENTRY_WIDTH, entry_id)
+            f[count] = pack_position(i, length)
+            if flags >= 0 and not (
+                cython.compiled
+                and 0 < head_bytes <= length
+                and stop - i >= HEAD_BYTES
+                and is_alike(p + i, head, mask, head_bytes)
+            ):
+                if cython.compiled:
+                    memset(mask, 0, HEAD_BYTES)
+                head_bytes = _plain_head(p, i, i + length, mask)
+                if head_bytes < 0:
+                    flags = -1
+                elif p[i + 1] == 0x02:
+                    flags |= layout.HAS_BROKER_INDEX
+                if cython.compiled and head_bytes <= HEAD_BYTES <= stop - i:
+                    memcpy(head, p + i, HEAD_BYTES)
+                else:
+                    head_bytes = 0
             if cython.compiled and length < LONGEST_PREFETCHED:
                 # The starts of the following entries are not known yet: prefetch all their bytes.
                 prefetch_lines(p + i + PREFETCHED_ENTRY_BYTES, length)
@@ -127,6 +165,180 @@ def read_entries(
     result[1] = i
     result[2] = status
     result[3] = needed
+    result[4] = flags
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.Py_ssize_t)
+def _plain_head(
+    p: cython.pointer[cython.const[cython.uchar]],
+    start: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    mask: cython.pointer[cython.uchar],
+):
+    """Return the length of a plain entry's head: all before the payload; −1 if it is not plain.
+
+    Only looks at which fields the metadata has: their values are decoded when they are needed. Sets
+    the bits of `mask`, which has a byte for each of the first bytes of the head, that heads with
+    fields of the same lengths in the same order have in common.
+    """
+    size: cython.longlong
+    found: cython.longlong
+    i: cython.Py_ssize_t = start
+    if stop - i >= 6 and p[i] == 0x0E and p[i + 1] == 0x02:
+        size = uint32_be(p, i + 2)
+        _set_mask(mask, 0, 6, 0xFF)
+        i += 6
+        if size > stop - i or _fields(p, i, i + size, _BROKER_NUMBERS, 0, mask, i - start) < 0:
+            return -1
+        i += size
+    if stop - i >= 6 and p[i] == 0x0E and p[i + 1] == 0x01:
+        _set_mask(mask, i - start, 2, 0xFF)
+        i += 6
+    if stop - i < 4:
+        return -1
+    size = uint32_be(p, i)
+    _set_mask(mask, i - start, 4, 0xFF)
+    i += 4
+    if size > stop - i:
+        return -1
+    found = _fields(p, i, i + size, _PLAIN_NUMBERS, _PLAIN_BYTES, mask, i - start)
+    if found < 0 or found & _REQUIRED != _REQUIRED:
+        return -1
+    return i + size - start
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.void)
+def _set_mask(
+    mask: cython.pointer[cython.uchar],
+    start: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    bits: cython.uchar,
+):
+    """Set `count` bytes of a mask to `bits`, as far as it reaches."""
+    i: cython.Py_ssize_t
+    for i in range(start, min(start + count, _HEAD_BYTES)):
+        mask[i] = bits
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.longlong)
+def _fields(
+    p: cython.pointer[cython.const[cython.uchar]],
+    i: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    numbers: cython.longlong,
+    strings: cython.longlong,
+    mask: cython.pointer[cython.uchar],
+    offset: cython.Py_ssize_t,
+):
+    """Return a bit for the number of each field of a protobuf message; −1 if any is not expected.
+
+    `numbers` and `strings` have the bits of the fields that may be varints and byte strings; all
+    field numbers are below 63. `offset` is the place of the message in `mask`, of which the bits
+    are set that messages with fields of the same lengths in the same order have in common.
+    """
+    tag: cython.longlong
+    length: cython.longlong
+    first: cython.Py_ssize_t
+    expected: cython.longlong
+    field: cython.longlong
+    found: cython.longlong = 0
+    offset -= i
+    while i < stop:
+        first = i
+        tag = p[i]
+        i += 1
+        if tag >= 0x80:
+            if i >= stop or p[i] >= 0x03:
+                return -1
+            length = p[i]
+            tag = (tag & 0x7F) | (length << 7)
+            i += 1
+        _set_mask(mask, offset + first, i - first, 0xFF)
+        first = i
+        if tag & 7 == 0:
+            expected = numbers
+            while i < stop and i - first < 9 and p[i] >= 0x80:
+                i += 1
+            if i >= stop or p[i] >= 0x80:
+                return -1
+            i += 1
+            _set_mask(mask, offset + first, i - first, 0x80)
+        elif tag & 7 == 2 and i < stop:
+            expected = strings
+            length = p[i]
+            i += 1
+            if length >= 0x80:
+                if i >= stop or p[i] >= 0x80:
+                    return -1
+                field = p[i]
+                length = (length & 0x7F) | (field << 7)
+                i += 1
+            if length > stop - i:
+                return -1
+            _set_mask(mask, offset + first, i - first, 0xFF)
+            i += length
+        else:
+            return -1
+        field = 1
+        field <<= tag >> 3
+        if expected & field == 0:
+            return -1
+        found |= field
+    return found
+
+
+def read_entries(
+    data: cython.const[cython.uchar][::1],
+    frames: cython.const[cython.longlong][::1],
+    count: cython.Py_ssize_t,
+    entry_id: cython.longlong,
+    table: cython.longlong[::1],
+    verify: cython.bint,
+) -> int:
+    """Decode the frames and metadata of consecutive entries into the entry table.
+
+    Args:
+        data: The buffer that the entries are stored in.
+        frames: The position of each entry's data, as `find_entries` found it in `data`.
+        count: Number of entries.
+        entry_id: Id of the first entry.
+        table: Receives `ENTRY_WIDTH` numbers per entry; at least `count * ENTRY_WIDTH` long.
+        verify: Whether to compare the CRC32C of each entry, like `mark_bad_checksums`.
+
+    Returns:
+        The union of the flags of all entries, with `MIXED` if the unbroken entries differ in kind.
+    """
+    i: cython.Py_ssize_t
+    base: cython.Py_ssize_t
+    start: cython.Py_ssize_t
+    all_flags: cython.longlong = 0
+    first: cython.Py_ssize_t = -1  # row in the table of the first entry that is not broken
+    if cython.compiled:
+        p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+        t: cython.pointer[cython.longlong] = cython.address(table[0])
+    else:
+        p = data
+        t = table
+    with cython.nogil:
+        for i in range(count):
+            base = i * layout.ENTRY_WIDTH
+            start = frames[i] >> 32
+            _read_frame(p, start, start + (frames[i] & wire.MASK32), t, base, entry_id + i)
+            if verify:
+                _mark_bad_checksum(p, t, base)
+            first = _first_unbroken(t, first, base)
+            all_flags |= _flags_beside(t, first, base)
+    return all_flags
 
 
 @cython.cfunc
@@ -261,38 +473,73 @@ def mark_bad_checksums(
     """
     i: cython.Py_ssize_t
     base: cython.Py_ssize_t
-    where: cython.longlong
     all_flags: cython.longlong = 0
-    kinds: cython.longlong = layout.BATCHED | layout.COMPRESSED
-    kind: cython.longlong = -1  # of the first entry that is not broken
-    codec: cython.longlong = 0
+    first: cython.Py_ssize_t = -1  # row in the table of the first entry that is not broken
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+        t: cython.pointer[cython.longlong] = cython.address(table[0])
     else:
         p = data
+        t = table
     with cython.nogil:
         for i in range(count):
             base = i * layout.ENTRY_WIDTH
-            where = table[base + layout.CHECKED]
-            if (
-                where >= 0
-                and crc32c(p, where >> 32, where & wire.MASK32) != table[base + layout.CHECKSUM]
-            ):
-                table[base + layout.ERROR] = layout.BAD_CHECKSUM
-                table[base + layout.FLAGS] = layout.BROKEN
-            all_flags |= table[base + layout.FLAGS]
-            if table[base + layout.FLAGS] & layout.BROKEN:
-                # Read on its own, so its kind does not matter; its codec may be unknown.
-                continue
-            if kind < 0:
-                kind = table[base + layout.FLAGS] & kinds
-                codec = table[base + layout.COMPRESSION]
-            elif (
-                table[base + layout.FLAGS] & kinds != kind
-                or table[base + layout.COMPRESSION] != codec
-            ):
-                all_flags |= layout.MIXED
+            _mark_bad_checksum(p, t, base)
+            first = _first_unbroken(t, first, base)
+            all_flags |= _flags_beside(t, first, base)
     return all_flags
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.void)
+def _mark_bad_checksum(
+    p: cython.pointer[cython.const[cython.uchar]],
+    t: cython.pointer[cython.longlong],
+    base: cython.Py_ssize_t,
+):
+    """Flag an entry as `BROKEN` if its CRC32C differs from the stored one."""
+    where: cython.longlong = t[base + layout.CHECKED]
+    if where >= 0 and crc32c(p, where >> 32, where & wire.MASK32) != t[base + layout.CHECKSUM]:
+        t[base + layout.ERROR] = layout.BAD_CHECKSUM
+        t[base + layout.FLAGS] = layout.BROKEN
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.longlong)
+def _flags_beside(
+    t: cython.pointer[cython.longlong], first: cython.Py_ssize_t, base: cython.Py_ssize_t
+):
+    """Return an entry's flags, with `MIXED` if its kind differs from that of another entry.
+
+    `first` and `base` are the rows of the other entry and of the entry in the table. A broken entry
+    is read on its own, so its kind does not matter; its codec may be unknown.
+    """
+    kinds: cython.longlong = layout.BATCHED | layout.COMPRESSED
+    flags: cython.longlong = t[base + layout.FLAGS]
+    if flags & layout.BROKEN == 0 and (
+        flags & kinds != t[first + layout.FLAGS] & kinds
+        or t[base + layout.COMPRESSION] != t[first + layout.COMPRESSION]
+    ):
+        flags |= layout.MIXED
+    return flags
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.Py_ssize_t)
+def _first_unbroken(
+    t: cython.pointer[cython.longlong], first: cython.Py_ssize_t, base: cython.Py_ssize_t
+):
+    """Return `first`, or the row of the next entry if that is the first one that is not broken."""
+    return base if first < 0 and t[base + layout.FLAGS] & layout.BROKEN == 0 else first
 
 
 def choose_checksum(fastest: cython.int) -> int:

@@ -47,11 +47,11 @@ class BrokerOrder:
             entry = builds.in_use.entries.next_index_decrease(run.table, entry, run.count)
             if entry >= run.count:
                 break
-            self.last = _broker_index(run, entry - 1)
+            self.last = _broker_index(run.fields(entry - 1))
             error = self._compare(run, entry)
             if error is not None:
                 yield error
-        self.last = _broker_index(run, run.count - 1)
+        self.last = _broker_index(run.fields(run.count - 1))
 
     def errors_at_ends(self, run: EntryRun) -> Iterator[EntryOrderError]:
         """Like `errors`, but compare only the first and the last entry of the next run."""
@@ -61,8 +61,9 @@ class BrokerOrder:
                 yield error
 
     def _compare(self, run: EntryRun, entry: int) -> EntryOrderError | None:
-        index = _broker_index(run, entry)
-        restarts = index is not None and index + 1 == max(run.number(entry, layout.BATCH_SIZE), 1)
+        numbers = run.fields(entry) if run.possible_flags & layout.HAS_BROKER_INDEX else []
+        index = _broker_index(numbers)
+        restarts = index is not None and index + 1 == max(numbers[layout.BATCH_SIZE], 1)
         if self._is_empty:
             self.first, self._is_empty = None if restarts else index, False
         # Compare nothing after an entry without an index: the broker may have restarted its count.
@@ -74,12 +75,15 @@ class BrokerOrder:
         return error
 
 
-def _broker_index(run: EntryRun, entry: int) -> int | None:
-    """Return the broker index of an entry's last message; None if it has none or is broken."""
+def _broker_index(entry: list[int]) -> int | None:
+    """Return the broker index of an entry's last message; None if it has none or is broken.
+
+    The numbers of the entry are empty if it surely has none.
+    """
     mask = layout.HAS_BROKER_INDEX | layout.BROKEN
-    if run.table[entry * layout.ENTRY_WIDTH + layout.FLAGS] & mask != layout.HAS_BROKER_INDEX:
+    if not entry or entry[layout.FLAGS] & mask != layout.HAS_BROKER_INDEX:
         return None
-    return run.number(entry, layout.BROKER_INDEX)
+    return entry[layout.BROKER_INDEX]
 
 
 def goes_back(previous: int | None, index: int | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _LARGE_BATCH_BYTES = 4096
 """Mean size of large batches in bytes."""
+_NO_FRAMES = memoryview(b"")
 
 
 def int64_view(count: int) -> tuple[pa.Buffer, memoryview]:
@@ -32,18 +34,21 @@ def int64_view(count: int) -> tuple[pa.Buffer, memoryview]:
 class EntryRun:
     """Consecutive entries of one ledger, complete in one buffer.
 
+    The thread that needs the metadata of the entries first decodes it. If all entries are plain
+    (`find_entries`), that is the thread that decodes their messages.
+
     Attributes:
         ledger_id: BookKeeper ledger id.
         object_key: Name of the data object, for errors.
         data: The buffer (unsigned bytes).
         offset: Start of the buffer in the data object, in bytes.
-        table: Entry table (`arrow_io.messages.layout`), row-major.
+        frames: Positions in the buffer of the entries' data, while there is no table.
+        first_entry_id: Id of the first entry, while there is no table.
         count: Number of entries.
         is_in_range: False for entries outside the task's ranges. They are read only to complete
             messages and transactions that began in the ranges.
         is_before_gap: Whether the next entries are not in range.
-        possible_flags: Flags that an entry may have, and `MIXED`; all flags until a scan narrows
-            them. Never `ALONE`.
+        possible_flags: Flags that an entry may have, and `MIXED`; -1 for all flags. Never `ALONE`.
         is_verified: Whether checksums were compared.
         scale: Bytes of the entries in the data object and in the buffer, if they differ: positions
             in the object are then interpolated. None if the buffer is a part of the object.
@@ -55,17 +60,40 @@ class EntryRun:
     object_key: str
     data: memoryview
     offset: int
-    table: memoryview
+    frames: memoryview
+    first_entry_id: int
     count: int
+    possible_flags: int = -1
     is_in_range: bool = True
     is_before_gap: bool = False
-    possible_flags: int = -1
     is_verified: bool = False
     scale: tuple[int, int] | None = None
     joined_payloads: dict[int, bytes] = field(default_factory=dict)
+    _table: memoryview | None = None
+
+    @property
+    def table(self) -> memoryview:
+        """Entry table (`arrow_io.messages.layout`), row-major."""
+        if self._table is None:
+            return self._read_table(verify=False)
+        return self._table
+
+    def _read_table(self, *, verify: bool) -> memoryview:
+        """Decode the entries into the table."""
+        _, self._table = int64_view(self.count * layout.ENTRY_WIDTH)
+        flags = builds.in_use.entries.read_entries(
+            self.data, self.frames, self.count, self.first_entry_id, self._table, verify
+        )
+        self.possible_flags = flags if verify else flags | layout.BROKEN
+        self.is_verified = verify
+        self.frames = _NO_FRAMES
+        return self._table
 
     def fields(self, index: int) -> list[int]:
         """Return all numbers of one entry."""
+        if self._table is None and not self.possible_flags & layout.DEPENDENT:
+            # Leave the others to the thread that decodes their messages.
+            return self.part(index, index + 1).table.tolist()
         start = index * layout.ENTRY_WIDTH
         return self.table[start : start + layout.ENTRY_WIDTH].tolist()
 
@@ -77,7 +105,9 @@ class EntryRun:
     @property
     def last_entry_id(self) -> int:
         """Id of the last entry (inclusive)."""
-        last: int = self.table[(self.count - 1) * layout.ENTRY_WIDTH + layout.ENTRY_ID]
+        if self._table is None:
+            return self.first_entry_id + self.count - 1
+        last: int = self._table[(self.count - 1) * layout.ENTRY_WIDTH + layout.ENTRY_ID]
         return last
 
     @property
@@ -88,20 +118,25 @@ class EntryRun:
     @property
     def held_bytes(self) -> int:
         """Approximate memory of the entries and their table, in bytes."""
-        return self.frame_bytes + self.table.nbytes
+        return self.frame_bytes + 8 * layout.ENTRY_WIDTH * self.count
+
+    def _frame(self, index: int) -> int:
+        """Return the position in the buffer of one entry's data."""
+        if self._table is None:
+            return int(self.frames[index])
+        return self.number(index, layout.FRAME)
 
     def entry_bytes(self, index: int) -> int:
         """Return the length of one entry's data in bytes."""
-        return self.table[index * layout.ENTRY_WIDTH + layout.FRAME] & 0xFFFFFFFF
+        return self._frame(index) & 0xFFFFFFFF
 
     def entry_start(self, index: int) -> int:
         """Return the start of one entry's header in the data object, in bytes."""
-        frame: int = self.table[index * layout.ENTRY_WIDTH + layout.FRAME]
-        return self._in_object((frame >> 32) - ENTRY_HEADER_BYTES)
+        return self._in_object((self._frame(index) >> 32) - ENTRY_HEADER_BYTES)
 
     def entry_stop(self, index: int) -> int:
         """Return the end of one entry in the data object, in bytes (exclusive)."""
-        frame = self.number(index, layout.FRAME)
+        frame = self._frame(index)
         return self._in_object((frame >> 32) + (frame & 0xFFFFFFFF))
 
     def _in_object(self, position: int) -> int:
@@ -113,10 +148,8 @@ class EntryRun:
 
     def bytes_between(self, first: int, stop: int) -> int:
         """Return the data length of the entries `[first, stop)`, at least one, without headers."""
-        table = self.table
-        last: int = table[(stop - 1) * layout.ENTRY_WIDTH + layout.FRAME]
-        start: int = table[first * layout.ENTRY_WIDTH + layout.FRAME] >> 32
-        span = (last >> 32) + (last & 0xFFFFFFFF) - start
+        last = self._frame(stop - 1)
+        span = (last >> 32) + (last & 0xFFFFFFFF) - (self._frame(first) >> 32)
         return span - ENTRY_HEADER_BYTES * (stop - 1 - first)
 
     def stop_at_bytes(self, first: int, stop: int, size_bytes: int) -> int:
@@ -161,6 +194,8 @@ class EntryRun:
 
     def _totals(self, first: int, stop: int, *, members: bool, payload: bool) -> tuple[int, int]:
         """Return the number of messages of the entries `[first, stop)`, and their counted bytes."""
+        if self._table is None and not self.possible_flags & layout.DEPENDENT:
+            return stop - first, (1 + payload) * self.bytes_between(first, stop)
         entries = builds.in_use.entries
         return (
             self.message_count(first, stop),
@@ -169,9 +204,17 @@ class EntryRun:
 
     def part(self, first: int, stop: int) -> EntryRun:
         """Return the entries `[first, stop)` as a run."""
-        table = self.table[first * layout.ENTRY_WIDTH : stop * layout.ENTRY_WIDTH]
-        is_last = self.is_before_gap and stop == self.count
-        return replace(self, table=table, count=stop - first, is_before_gap=is_last)
+        table = self._table
+        if table is not None:
+            table = table[first * layout.ENTRY_WIDTH : stop * layout.ENTRY_WIDTH]
+        return replace(
+            self,
+            frames=self.frames[first:stop],
+            first_entry_id=self.first_entry_id + first,
+            count=stop - first,
+            is_before_gap=self.is_before_gap and stop == self.count,
+            _table=table,
+        )
 
     def drop_flagged(self, mask: int) -> EntryRun:
         """Return the entries without any flag of `mask`.
@@ -181,7 +224,7 @@ class EntryRun:
         count: int = builds.in_use.delivery.move_unflagged(self.table, self.count, mask)
         if count == self.count:
             return self
-        return replace(self, table=self.table[: count * layout.ENTRY_WIDTH], count=count)
+        return replace(self, count=count, _table=self.table[: count * layout.ENTRY_WIDTH])
 
     def detach_entry(self, index: int) -> EntryRun:
         """Return one entry's row of the table, without references to the buffer or the table."""
@@ -190,7 +233,7 @@ class EntryRun:
 
     def copy_table(self) -> EntryRun:
         """Return the same entries with a copy of the table, to be flagged independently."""
-        return replace(self, table=memoryview(bytearray(self.table)).cast("q"))
+        return replace(self, _table=memoryview(bytearray(self.table)).cast("q"))
 
     def flagged(self, mask: int) -> Iterator[int]:
         """Return the indexes of the entries with any flag of `mask`."""
@@ -231,9 +274,10 @@ class EntryRun:
 
         A batch is large if looking up its flags costs little, compared with reading its bytes.
         """
-        kind = self.number(0, layout.FLAGS) & (layout.BATCHED | layout.COMPRESSED)
+        kind = layout.BATCHED | layout.COMPRESSED
         return (
-            kind == layout.BATCHED
+            bool(self.possible_flags & layout.BATCHED)
+            and self.number(0, layout.FLAGS) & kind == layout.BATCHED
             and self.frame_bytes >= _LARGE_BATCH_BYTES * self.count
             and self.kind_stop(0, self.count) == self.count
             and not self.has_flag(layout.SPECIAL)
@@ -279,9 +323,11 @@ class EntryRun:
 
         A second call does nothing.
         """
-        if not self.is_verified:
+        if self._table is None:
+            self._read_table(verify=True)
+        elif not self.is_verified:
             self.possible_flags = builds.in_use.entries.mark_bad_checksums(
-                self.data, self.table, self.count
+                self.data, self._table, self.count
             )
             self.is_verified = True
 
@@ -313,6 +359,53 @@ class MeasuredRun(NamedTuple):
     """Bytes as `BatchLimits.max_bytes` counts them, by the sizes that the entries announce."""
 
 
+class FoundRun(NamedTuple):
+    """The entries that `find_run` found, and why it stopped."""
+
+    run: EntryRun
+    """It may have no entries."""
+    stop: int
+    """End of the last entry in the buffer (exclusive)."""
+    status: int
+    """`COMPLETE`, `CUT`, `PADDING` or `WRONG_ENTRY_ID`."""
+    needed_bytes: int
+    """For `CUT`, the length of the next entry, or of its header."""
+
+
+def find_run(
+    ledger_id: int,
+    object_key: str,
+    data: memoryview,
+    offset: int,
+    ids: range,
+    *,
+    start: int = 0,
+    stop: int | None = None,
+) -> FoundRun:
+    """Find consecutive entries in a buffer.
+
+    Args:
+        ledger_id: See `EntryRun`, like the next three.
+        object_key: For errors.
+        data: The buffer.
+        offset: Start of the buffer in the data object.
+        ids: Ids of the entries; the run has fewer if it stops early.
+        start: Start of the first entry's header in the buffer.
+        stop: End of the bytes that may be read (exclusive); None: of the buffer.
+    """
+    _, frames = int64_view(len(ids))
+    result = array("q", bytes(8 * 5))
+    builds.in_use.entries.find_entries(
+        data, start, len(data) if stop is None else stop, ids.start, ids.stop - 1,
+        frames, len(ids), result,
+    )  # fmt: skip
+    count, position, status, needed, flags = result
+    run = EntryRun(
+        ledger_id, object_key, data, offset, frames[:count], ids.start, count, possible_flags=flags
+    )
+    return FoundRun(run, position, status, needed)
+
+
 def encode_run(
     ledger_id: int, first_entry_id: int, object_key: str, frames: Sequence[bytes]
 ) -> EntryRun:
@@ -320,12 +413,5 @@ def encode_run(
 
     `object_key` is for errors.
     """
-    data = memoryview(b"".join(frames))
-    count = len(frames)
-    _, table = int64_view(count * layout.ENTRY_WIDTH)
-    _, result = int64_view(4)
-    last_entry_id = first_entry_id + count - 1
-    builds.in_use.entries.read_entries(
-        data, 0, len(data), first_entry_id, last_entry_id, table, count, result
-    )
-    return EntryRun(ledger_id, object_key, data, 0, table, count)
+    ids = range(first_entry_id, first_entry_id + len(frames))
+    return find_run(ledger_id, object_key, memoryview(b"".join(frames)), 0, ids).run

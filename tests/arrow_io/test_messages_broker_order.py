@@ -29,7 +29,8 @@ def _run(entries: list[tuple[int, int, int]], first: int) -> EntryRun:
         table[base + layout.FLAGS] = flags
         table[base + layout.BROKER_INDEX] = index
         table[base + layout.BATCH_SIZE] = messages
-    return EntryRun(7, "object", memoryview(b""), 0, memoryview(table), len(entries))
+    nothing = memoryview(b"")
+    return EntryRun(7, "object", nothing, 0, nothing, first, len(entries), _table=memoryview(table))
 
 
 @given(st.lists(st.lists(_ENTRIES, min_size=1, max_size=6), min_size=1, max_size=4))

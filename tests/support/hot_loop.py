@@ -14,19 +14,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What `read_entries` found.
+    """What `find_entries` found, and `read_entries` made of it.
 
     Attributes:
         entries: The entry table, by entry; of a broken one only what stands for it.
         position: Behind the last entry, in bytes.
         status: Why the walk stopped.
         needed: How many bytes the next entry takes, if it is not whole.
+        possible_flags: The flags that the entries may have; -1 for all.
     """
 
     entries: list[list[int]]
     position: int
     status: int
     needed: int
+    possible_flags: int
 
 
 def walk(
@@ -37,24 +39,27 @@ def walk(
     first_entry_id: int = 0,
     last_entry_id: int = 10**6,
     capacity: int = 100,
+    verify: bool = False,
 ) -> Walk:
     """Walk entries with their 12-byte headers."""
-    table = array("q", bytes(8 * capacity * layout.ENTRY_WIDTH))
-    result = array("q", bytes(32))
-    build.entries.read_entries(
+    frames = array("q", bytes(8 * capacity))
+    result = array("q", bytes(40))
+    build.entries.find_entries(
         memoryview(data),
         0,
         len(data) if stop is None else stop,
         first_entry_id,
         last_entry_id,
-        table,
+        frames,
         capacity,
         result,
     )
-    count, position, status, needed = result
+    count, position, status, needed, flags = result
+    table = array("q", bytes(8 * capacity * layout.ENTRY_WIDTH))
+    build.entries.read_entries(memoryview(data), frames, count, first_entry_id, table, verify)
     width = layout.ENTRY_WIDTH
     entries = [table[width * n : width * (n + 1)].tolist() for n in range(count)]
-    return Walk([_told(entry) for entry in entries], position, status, needed)
+    return Walk([_told(entry) for entry in entries], position, status, needed, flags)
 
 
 def _told(entry: list[int]) -> list[int]:

@@ -13,12 +13,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from arrow_io.core import builds
 from arrow_io.errors import CorruptIndexError, MissingObjectError, PulsarOffloadError
 from arrow_io.ledgers.ledger import Block
 from arrow_io.ledgers.open_ledger import OpenLedger
-from arrow_io.messages import layout
-from arrow_io.messages.entry_run import EntryRun, int64_view
+from arrow_io.messages.entry_run import find_run
 from connector.catalog.kinds.ledger_copy import LedgerCopy, are_same, objects_of
 from connector.catalog.kinds.object_kind import NamedObject, Part
 from connector.inputs.topic_names import TopicName
@@ -26,6 +24,7 @@ from connector.inputs.topic_names import TopicName
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from arrow_io.messages.entry_run import EntryRun
     from arrow_io.read_metrics import Tally
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
@@ -158,18 +157,13 @@ class BoxedEntries:
         del tally, prefetcher
         if first_entry_id > last_entry_id:
             return
-        start, count = self.position_of(first_entry_id), last_entry_id - first_entry_id + 1
+        start = self.position_of(first_entry_id)
         stop = self.stops[last_entry_id]
         read = self.location.read_range(self.data_name, start, stop, version=self.version)
         data = memoryview(bytes(read.data))
-        _, table = int64_view(count * layout.ENTRY_WIDTH)
-        _, result = int64_view(4)
-        builds.in_use.entries.read_entries(
-            data, 0, len(data), first_entry_id, last_entry_id, table, count, result
-        )
-        run = EntryRun(
-            self.ledger_id, self.data_name, data, start, table, count, is_in_range=is_in_range
-        )
+        ids = range(first_entry_id, last_entry_id + 1)
+        run = find_run(self.ledger_id, self.data_name, data, start, ids).run
+        run.is_in_range = is_in_range
         if verify_checksums:
             run.verify_checksums()
         yield run

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from arrow_io.core import builds
 from arrow_io.format.entry_frame import write_entry
 from arrow_io.messages import layout
-from arrow_io.messages.entry_run import EntryRun, int64_view
+from arrow_io.messages.entry_run import find_run
 from arrow_io.messages.gathering import PROPERTIES, Gathered, Gathering
 from arrow_io.read_metrics import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from arrow_io.messages.entry_run import EntryRun
     from arrow_io.messages.message_columns import MessageColumns
 
 OBJECT_KEY = "data-object"
@@ -38,14 +38,12 @@ def entry_run(
     """
     frames = [write_entry(first_entry_id + n, entry) for n, entry in enumerate(entries)]
     data = memoryview(b"".join(frames))
-    _, table = int64_view(len(entries) * layout.ENTRY_WIDTH)
-    _, result = int64_view(4)
-    last_entry_id = first_entry_id + len(entries) - 1
-    builds.in_use.entries.read_entries(
-        data, 0, len(data), first_entry_id, last_entry_id, table, len(entries), result
-    )
-    assert list(result) == [len(entries), len(data), layout.COMPLETE, 0]
-    return EntryRun(ledger_id, OBJECT_KEY, data, 0, table, len(entries), is_in_range)
+    ids = range(first_entry_id, first_entry_id + len(entries))
+    found = find_run(ledger_id, OBJECT_KEY, data, 0, ids)
+    assert found.run.count == len(entries)
+    assert found[1:] == (len(data), layout.COMPLETE, 0)
+    found.run.is_in_range = is_in_range
+    return found.run
 
 
 def runs_of(

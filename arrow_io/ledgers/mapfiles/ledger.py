@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, Self
 
-from arrow_io.core import builds
 from arrow_io.core.wording import OR_DELETION, counted
 from arrow_io.errors import (
     CorruptBlockError,
@@ -22,8 +20,7 @@ from arrow_io.format.map_file_index import METADATA_KEY
 from arrow_io.format.sequence_file import Compression
 from arrow_io.ledgers.ledger import Block
 from arrow_io.ledgers.mapfiles.walk import walk_map_file
-from arrow_io.messages import layout
-from arrow_io.messages.entry_run import EntryRun, int64_view
+from arrow_io.messages.entry_run import EntryRun, find_run
 from arrow_io.read_metrics import Unit
 from arrow_io.storage.range_stream import RangeStream
 from arrow_io.storage.ranges import RangeReader
@@ -284,7 +281,6 @@ class _EntryRead:
         self._last = last
         self._tally = tally
         self._prefetcher = prefetcher
-        self._result = array("q", bytes(8 * 4))
         self._is_trial = False  # whether the position of the index may still prove wrong
         self._is_aligned = False
         self._is_damaged = False
@@ -396,26 +392,17 @@ class _EntryRead:
         last = min(self._last, chunk.first_key + chunk.record_count - 1)
         capacity = min(_RUN_BYTES * chunk.record_count // len(frames) + 1, _MAX_TABLE_ENTRIES)
         while key <= last:
-            size = min(capacity, last - key + 1)
-            _, table = int64_view(size * layout.ENTRY_WIDTH)
-            builds.in_use.entries.read_entries(
-                frames, position, len(frames), key, last, table, size, self._result
+            ids = range(key, min(last + 1, key + capacity))
+            run, position, *_ = find_run(
+                ledger.ledger_id, ledger.data_name, frames, chunk.start, ids, start=position
             )
-            count, position, *_ = self._result
-            skip_count = min(max(self._next - key, 0), count)
-            key += count
-            if skip_count == count:
+            run.scale = chunk.stop - chunk.start, len(frames)
+            skip_count = max(self._next - key, 0)
+            key += run.count
+            if skip_count >= run.count:
                 continue
             self._next = key
-            yield EntryRun(
-                ledger.ledger_id,
-                ledger.data_name,
-                frames,
-                chunk.start,
-                table[skip_count * layout.ENTRY_WIDTH : count * layout.ENTRY_WIDTH],
-                count - skip_count,
-                scale=(chunk.stop - chunk.start, len(frames)),
-            )
+            yield run.part(skip_count, run.count) if skip_count else run
 
 
 def _confirm(walk: MapFileWalk, data_stop: int) -> None:
