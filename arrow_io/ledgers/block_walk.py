@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from arrow_io.messages.entry_run import EntryRun, FoundRun
     from arrow_io.storage.range_stream import RangeStream
 
-_MAX_TABLE_ENTRIES = 4096
+_MAX_RUN_ENTRIES = 8192
 _RUN_BYTES = 2 << 20
 """Approximate size of a run's entries in bytes: the size of a core's second-level cache."""
 _REMEMBERED_DISTANCE_BYTES = 1 << 20
@@ -76,7 +76,7 @@ class BlockWalk:
         self.is_remembered = self.entry_id > table.first_entry_id(self.block)
         self._inside = self.is_remembered
         mean_bytes = ENTRY_HEADER_BYTES + (ledger.length_bytes // table.entry_count)
-        self._capacity = min(_RUN_BYTES // mean_bytes + 1, _MAX_TABLE_ENTRIES)
+        self._capacity = min(_RUN_BYTES // mean_bytes + 1, _MAX_RUN_ENTRIES)
         self._data_name = ledger.data_name
         self._offsets = offsets
         self._memory_key = ledger.memory_key

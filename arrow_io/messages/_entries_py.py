@@ -24,6 +24,8 @@ The layouts are those of Pulsar's `Commands.java` (entry) and of PIP-17 (entry h
 
 from __future__ import annotations
 
+from array import array
+
 try:
     import cython
 except ImportError:
@@ -63,6 +65,24 @@ _PLAIN_NUMBERS = cython.declare(
 )
 _PLAIN_BYTES = cython.declare(cython.longlong, sum(1 << each for each in (1, 4, 5, 6, 16, 18, 32)))
 _REQUIRED = cython.declare(cython.longlong, 1 << 1 | 1 << 2 | 1 << 3)
+_EMPTY_ENTRY = {
+    layout.CHECKSUM: -1,
+    layout.CHECKED: -1,
+    layout.PRODUCER_NAME: -1,
+    layout.KEY: -1,
+    layout.ORDERING_KEY: -1,
+    layout.BATCH_SIZE: -1,
+    layout.SCHEMA_VERSION: -1,
+    layout.BROKER_TIME: layout.NO_TIME,
+    layout.BROKER_INDEX: -1,
+    layout.DELIVER_AT: layout.NO_TIME,
+    layout.REPLICATED_FROM: -1,
+    layout.MARKER_TYPE: -1,
+    layout.UUID: -1,
+    layout.SCHEMA_ID: -1,
+    layout.KEY_HASHES: -1,
+}
+"""Values of missing fields of an entry, unless they are 0."""
 _HEAD_BYTES = cython.declare(cython.Py_ssize_t, 128)
 _BROKER_NUMBERS = cython.declare(cython.longlong, 1 << 1 | 1 << 2)
 
@@ -323,17 +343,21 @@ def read_entries(
     start: cython.Py_ssize_t
     all_flags: cython.longlong = 0
     first: cython.Py_ssize_t = -1  # row in the table of the first entry that is not broken
+    empty: cython.longlong[33]
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
         t: cython.pointer[cython.longlong] = cython.address(table[0])
     else:
         p = data
         t = table
+        empty = array("q", bytes(8 * layout.ENTRY_WIDTH))
+    for i in range(layout.ENTRY_WIDTH):
+        empty[i] = _EMPTY_ENTRY.get(i, 0)
     with cython.nogil:
         for i in range(count):
             base = i * layout.ENTRY_WIDTH
             start = frames[i] >> 32
-            _read_frame(p, start, start + (frames[i] & wire.MASK32), t, base, entry_id + i)
+            _read_frame(p, start, start + (frames[i] & wire.MASK32), t, base, entry_id + i, empty)
             if verify:
                 _mark_bad_checksum(p, t, base)
             first = _first_unbroken(t, first, base)
@@ -352,18 +376,25 @@ def _read_frame(
     t: cython.pointer[cython.longlong],
     base: cython.Py_ssize_t,
     entry_id: cython.longlong,
+    empty: cython.pointer[cython.const[cython.longlong]],
 ):
-    """Decode `[broker metadata] [checksum] metadata payload` of one entry (`Commands.java`)."""
+    """Decode `[broker metadata] [checksum] metadata payload` of one entry (`Commands.java`).
+
+    `empty` is the row of an entry without any field.
+    """
     i: cython.Py_ssize_t = start
     size: cython.longlong
     error: cython.longlong = 0
+    if cython.compiled:
+        # In parts that compilers replace by moves of vectors.
+        memcpy(t + base, empty, 64)
+        memcpy(t + base + 8, empty + 8, 64)
+        memcpy(t + base + 16, empty + 16, 64)
+        memcpy(t + base + 24, empty + 24, 72)
+    else:
+        t[base : base + layout.ENTRY_WIDTH] = empty
     t[base + layout.ENTRY_ID] = entry_id
     t[base + layout.FRAME] = pack_position(start, stop - start)
-    t[base + layout.FLAGS] = 0
-    t[base + layout.CHECKSUM] = -1
-    t[base + layout.CHECKED] = -1
-    t[base + layout.BROKER_TIME] = layout.NO_TIME
-    t[base + layout.BROKER_INDEX] = -1
     if stop - i >= 2 and p[i] == 0x0E and p[i + 1] == 0x02:
         if stop - i < 6:
             error = layout.BAD_FRAME

@@ -93,7 +93,10 @@ def read_message_metadata(
     t: cython.pointer[cython.longlong],
     base: cython.Py_ssize_t,
 ):
-    """Decode MessageMetadata into the entry's row of the table; return 0 or the error."""
+    """Decode MessageMetadata into the entry's row of the table; return 0 or the error.
+
+    The row has the values of missing fields, and what the broker metadata has set.
+    """
     tag: cython.ulonglong
     value: cython.ulonglong
     room: cython.ulonglong
@@ -104,27 +107,6 @@ def read_message_metadata(
     properties: cython.longlong = 0
     hash_min: cython.longlong = -1
     hash_max: cython.longlong = -1
-    t[base + layout.PUBLISH_TIME] = 0
-    t[base + layout.EVENT_TIME] = 0
-    t[base + layout.SEQUENCE_ID] = 0
-    t[base + layout.PRODUCER_NAME] = -1
-    t[base + layout.KEY] = -1
-    t[base + layout.ORDERING_KEY] = -1
-    t[base + layout.BATCH_SIZE] = -1
-    t[base + layout.COMPRESSION] = 0
-    t[base + layout.UNCOMPRESSED_SIZE] = 0
-    t[base + layout.SCHEMA_VERSION] = -1
-    t[base + layout.DELIVER_AT] = layout.NO_TIME
-    t[base + layout.REPLICATED_FROM] = -1
-    t[base + layout.MARKER_TYPE] = -1
-    t[base + layout.TXN_MOST] = 0
-    t[base + layout.TXN_LEAST] = 0
-    t[base + layout.UUID] = -1
-    t[base + layout.CHUNK_COUNT] = 0
-    t[base + layout.CHUNK_TOTAL_SIZE] = 0
-    t[base + layout.CHUNK_ID] = 0
-    t[base + layout.SCHEMA_ID] = -1
-    t[base + layout.KEY_HASHES] = -1
     while i < stop:
         tag = p[i]
         if tag < 0x80:

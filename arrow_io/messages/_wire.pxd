@@ -1,5 +1,21 @@
 # The constants and functions of `wire.py` for the C compiler.
 cdef extern from *:
+    """
+    #include <string.h>
+
+    /* Compilers do not make one load of the four bytes by themselves. */
+    static inline unsigned int pulsar_offload_uint32_be(const unsigned char* p) {
+    #if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        unsigned int number;
+        memcpy(&number, p, 4);
+        return __builtin_bswap32(number);
+    #else
+        return (unsigned int)p[0] << 24 | (unsigned int)p[1] << 16
+            | (unsigned int)p[2] << 8 | (unsigned int)p[3];
+    #endif
+    }
+    """
+    unsigned int load_uint32_be "pulsar_offload_uint32_be"(const unsigned char* p) noexcept nogil
     const long long MASK32 "4294967295LL"
     const long long MAX31 "2147483647LL"
     const long long TWO31 "2147483648LL"
@@ -53,7 +69,7 @@ cdef inline long long int32(unsigned long long value) noexcept nogil:
 
 
 cdef inline long long uint32_be(const unsigned char* p, Py_ssize_t i) noexcept nogil:
-    return (<long long>p[i] << 24) | (p[i + 1] << 16) | (p[i + 2] << 8) | p[i + 3]
+    return load_uint32_be(p + i)
 
 
 cdef inline long long pack_position(long long start, long long length) noexcept nogil:
