@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any, Literal
 from unittest import mock
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ from tests.support.entries import Framing, Message, encode_entry
 from tests.support.golden import golden_topic
 from tests.support.golden_entries import golden_entries
 from tests.support.hot_loop import decode_entry, properties, split, walk
-from tests.support.pulsar_proto import MessageMetadata
+from tests.support.pulsar_proto import COMPRESSION_TYPES, MessageMetadata
 from tests.support.runs import runs_of
 
 if TYPE_CHECKING:
@@ -132,6 +133,83 @@ def test_mutated_ledgers(data: st.DataObject) -> None:
     stop = data.draw(st.integers(0, len(damaged)))
 
     _same(lambda build: walk(build, damaged, stop=stop))
+
+
+_PLAIN = layout.KEY_IS_BASE64 | layout.NULL_VALUE | layout.NULL_KEY | layout.HAS_BROKER_INDEX
+_SINGLE_MESSAGES = st.builds(
+    Message,
+    payload=st.sampled_from([b"", b"value", b"v" * 90]),
+    properties=st.sampled_from([(), (("name", "value"),), (("n" * 150, "v"),)]),
+    partition_key=st.sampled_from([None, "key", "yek"]),
+    event_time=st.sampled_from([None, 1, 127, 128, 1_795_265_305_000]),
+    null_value=st.sampled_from([None, True]),
+)
+_FRAMINGS = st.builds(
+    Framing,
+    broker_metadata=st.sampled_from([None, (1_795_265_305_000, 5), (1_795_265_305_000, 300)]),
+    checksum=st.booleans(),
+)
+
+
+@given(
+    alike=st.lists(st.tuples(_SINGLE_MESSAGES, _FRAMINGS), min_size=1, max_size=3),
+    order=st.lists(st.integers(0, 2), min_size=1, max_size=12),
+    damage=st.none() | st.tuples(st.integers(0, 11), st.data()),
+)
+def test_plain_entries(
+    alike: list[tuple[Message, Framing]],
+    order: list[int],
+    damage: tuple[int, st.DataObject] | None,
+) -> None:
+    """Entries that are called plain are so when they are decoded, and sound ones are called so."""
+    singles = [encode_entry([each], batched=False, framing=framing) for each, framing in alike]
+    entries = [singles[each % len(singles)] for each in order]
+    if damage is not None:
+        place, data = damage[0] % len(entries), damage[1]
+        entries[place] = data.draw(_mutated(entries[place]))
+    whole = b"".join(len(each).to_bytes(4) + n.to_bytes(8) + each for n, each in enumerate(entries))
+
+    # Behind the last entry are as many bytes as heads are compared by.
+    found = _same(lambda build: walk(build, whole + b"\xff" * 200))
+
+    assert len(found.entries) == len(entries)
+    if found.possible_flags != -1:
+        flags = [each[3] if len(each) == 4 else each[layout.FLAGS] for each in found.entries]
+        assert not any(each & ~found.possible_flags for each in flags)
+        assert not found.possible_flags & ~_PLAIN
+    elif damage is None:
+        raise AssertionError(found)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"marker_type": 10},
+        {"txnid_most_bits": 1, "txnid_least_bits": 2},
+        {"num_chunks_from_msg": 2, "chunk_id": 0},
+        {"compression": COMPRESSION_TYPES["LZ4"]},
+        {"num_messages_in_batch": 1},
+        {"encryption_keys": [{"key": "k", "value": b"v"}]},
+        {},
+    ],
+)
+def test_entries_that_depend_on_others_are_not_plain(field: dict[str, Any]) -> None:
+    """One such entry is found among plain ones of the same length."""
+    metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=2, **field)
+    encoded = metadata.SerializeToString()
+    # The last: a key instead of the time, which is required.
+    other = encoded if field else encoded[:-2] + b"\x32\x00"
+    plain = MessageMetadata(producer_name="p" * (len(other) - 6), sequence_id=1, publish_time=2)
+    heads = [plain.SerializeToString(), plain.SerializeToString(), other]
+    assert len({len(each) for each in heads}) == 1
+    frames = [b"\x0e\x01" + bytes(4) + len(each).to_bytes(4) + each for each in heads]
+    whole = b"".join(len(each).to_bytes(4) + n.to_bytes(8) + each for n, each in enumerate(frames))
+
+    found = _same(lambda build: walk(build, whole + b"\xff" * 200))
+    before = _same(lambda build: walk(build, whole + b"\xff" * 200, last_entry_id=1))
+
+    assert found.possible_flags == -1
+    assert before.possible_flags & ~_PLAIN == 0
 
 
 @given(data=st.data(), capacity=st.sampled_from((1, 3, 50)), flags=st.sampled_from((0, 6)))
