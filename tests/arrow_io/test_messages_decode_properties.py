@@ -169,7 +169,7 @@ def test_plain_entries(
         entries[place] = data.draw(_mutated(entries[place]))
     whole = b"".join(len(each).to_bytes(4) + n.to_bytes(8) + each for n, each in enumerate(entries))
 
-    # Behind the last entry are as many bytes as heads are compared by.
+    # Heads are compared if enough bytes follow them.
     found = _same(lambda build: walk(build, whole + b"\xff" * 200))
 
     assert len(found.entries) == len(entries)

@@ -1,16 +1,20 @@
 """A read on more cores than this machine has: what it costs, a model of it, and a simulation.
 
 Costs of a unit are CPU times: the walk that finds its entries, the hand-over to a thread and back,
-and its decoding. The simulation reads with the real walk, hand-over and lock; instead of decoding,
-its units hold Python's lock for as long as decoding does, and wait for the remaining time.
+and its decoding. Meanwhile as many results are held as there are threads, as by a read: otherwise
+memory would be used again while it is in a cache. The simulation reads with the real walk,
+hand-over and lock; instead of decoding, its units hold Python's lock for as long as decoding does,
+and wait for the remaining time.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 from typing import TYPE_CHECKING, Final
 from unittest.mock import patch
 
@@ -33,7 +37,7 @@ from tests.support.benchmark_ledgers import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from connector.scan.scan_units import ScanUnit
+    from connector.scan.scan_units import ScanUnit, UnitResult
     from connector.scan.topic_read import ScanTask
 
 CORES: Final = (1, 2, 4, 8, 16, 32)
@@ -190,16 +194,15 @@ def _measure(
     for cores in CORES:
         with patch.object(scan_units, "processor_count", lambda cores=cores: cores):
             decoding = scan_units.decoding_threads()
-            costs = measure_costs(tasks, decoding, rounds)
+            costs, ratio = measure_costs(tasks, decoding, rounds)
             simulated = min(
                 (_simulate(tasks, costs, decoding) for _ in range(rounds)),
                 key=lambda each: each.seconds,
             )
             seconds = cpu_ratio = None
             if cores == real_cores:
-                read = partial(_read, tasks)
-                seconds = min(_wall_s(read) for _ in range(rounds))
-                cpu_ratio = min(_cpu_s(read) for _ in range(rounds)) / costs.cpu_s / costs.units
+                seconds = min(_wall_s(partial(_read, tasks)) for _ in range(rounds))
+                cpu_ratio = ratio
         model = 1 / _as_simulated(costs, simulated).reads_per_s(decoding)
         first = first or (simulated.seconds, model)
         yield MeasuredCores(
@@ -218,30 +221,41 @@ def _measure(
         )
 
 
-def measure_costs(tasks: Sequence[ScanTask], decoding: int, rounds: int) -> Costs:
-    """Measure what a unit of a read costs, in one thread; the least of several rounds counts."""
+def measure_costs(tasks: Sequence[ScanTask], decoding: int, rounds: int) -> tuple[Costs, float]:
+    """Measure what a unit of a read costs, in one thread; the least of several rounds counts.
+
+    Returns:
+        The costs, and the CPU time of the real read divided by theirs: the median of the rounds,
+        which have the read in turn with its parts, so that another load of the machine is one of
+        both.
+    """
+    ratios: list[float] = []
     walk: list[float] = []
     decode: list[float] = []
     walk_locked: list[float] = []
     decode_locked: list[float] = []
-    hand_over = min(_cpu_s(partial(_hand_over, decoding)) for _ in range(rounds)) / _EMPTY_UNITS
+    hand_over: list[float] = []
     for _ in range(rounds):
         units: list[ScanUnit] = []
         find = partial(_find, tasks, units)
         walk.append(_cpu_s(find))
-        decode.append(_cpu_s(partial(_decode, units)))
+        decode.append(_cpu_s(partial(_decode, units, decoding)))
+        count = len(units)
         units.clear()
+        hand_over.append(_cpu_s(partial(_hand_over, decoding)) / _EMPTY_UNITS)
+        cpu_s = walk[-1] + decode[-1] + hand_over[-1] * count
+        ratios.append(_cpu_s(partial(_read, tasks)) / cpu_s)
         walk_locked.append(threads.locked_s(find))
-        decode_locked.append(threads.locked_s(partial(_decode, units)))
-    count = len(units)
-    return Costs(
+        decode_locked.append(threads.locked_s(partial(_decode, units, decoding)))
+    costs = Costs(
         count,
         min(walk) / count,
         min(*walk, *walk_locked) / count,
         min(decode) / count,
         min(*decode, *decode_locked) / count,
-        hand_over,
+        min(hand_over),
     )
+    return costs, median(ratios)
 
 
 def _units(tasks: Sequence[ScanTask]) -> Iterator[ScanUnit]:
@@ -254,9 +268,10 @@ def _find(tasks: Sequence[ScanTask], units: list[ScanUnit]) -> None:
     units.extend(_units(tasks))
 
 
-def _decode(units: Sequence[ScanUnit]) -> None:
+def _decode(units: Sequence[ScanUnit], decoding: int) -> None:
+    results: deque[UnitResult] = deque(maxlen=decoding)
     for unit in units:
-        unit()
+        results.append(unit())
 
 
 def _hand_over(decoding: int) -> None:
