@@ -59,7 +59,7 @@ _LONG_PAUSE = cython.declare(cython.Py_ssize_t, 127)
 # equals that of `_STEP_LOOKUPS` lookups.
 _LOOKUPS_PER_FIELD = cython.declare(cython.longlong, 3)
 _STEP_LOOKUPS = cython.declare(cython.longlong, 8)
-# Number of messages that some processors read at once.
+# Maximum number of messages that a processor reads at once.
 _LANES = cython.declare(cython.Py_ssize_t, 8)
 # Cache lines that each step prefetches.
 _LINES_PER_STEP = cython.declare(cython.Py_ssize_t, 12)
@@ -69,15 +69,15 @@ _PADDING_BYTES = cython.declare(cython.Py_ssize_t, 16)
 _VALUE_BIT = cython.declare(cython.longlong, 2)
 
 if cython.compiled:
-    choose_lanes(False)
+    choose_lanes(_LANES)
 
 
-def choose_steps(plain: cython.bint) -> bool:
-    """Choose how steps read messages; return whether eight at once.
+def choose_steps(most: cython.int) -> int:
+    """Choose how many messages steps read at once, at most `most`; return the number.
 
-    If `plain`, use only instructions that every processor supports.
+    If `most` is 1, steps use only instructions that every processor supports.
     """
-    return choose_lanes(plain) if cython.compiled else False
+    return choose_lanes(most) if cython.compiled else 1
 
 
 @cython.final

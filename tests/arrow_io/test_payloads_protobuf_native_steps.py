@@ -33,19 +33,19 @@ _BEHIND: Final = bytes(16)
 _REPEATED: Final = {"label": _F.LABEL_REPEATED}
 
 
-@pytest.fixture(params=[False, True], ids=["lanes", "plain"], autouse=True)
-def plain(request: pytest.FixtureRequest) -> Iterator[bool]:
-    """Whether steps read one message after another, as on a processor that cannot read eight."""
+@pytest.fixture(params=[1, 4, 8], autouse=True)
+def lanes(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The number of messages that steps read at once, if the processor can."""
     compiled = BUILDS["compiled"].payloads("protobuf")
-    compiled.choose_steps(plain=request.param)
+    compiled.choose_steps(request.param)
     yield request.param
-    compiled.choose_steps(plain=False)
+    compiled.choose_steps(8)
 
 
-def test_plain_steps_are_chosen(*, plain: bool) -> None:
-    """The tests here compare both kinds of steps."""
-    assert not (plain and BUILDS["compiled"].payloads("protobuf").choose_steps(plain=plain))
-    assert not BUILDS["pure"].payloads("protobuf").choose_steps(plain=plain)
+def test_number_of_lanes(lanes: int) -> None:
+    """The tests here compare all kinds of steps."""
+    assert BUILDS["compiled"].payloads("protobuf").choose_steps(lanes) in {1, lanes // 2, lanes}
+    assert BUILDS["pure"].payloads("protobuf").choose_steps(lanes) == 1
 
 
 def _program(**more: Any) -> Program:  # noqa: ANN401 - of fields
