@@ -196,27 +196,26 @@ cdef extern from *:
             const long long* step, long long size, long long* below, long long* found,
             long long* items, long long room, int* list_ends) {
         const uint64_t tag = (uint64_t)step[1], mask = (uint64_t)step[2];
-        /* The numbers of the next value and its row. */
-        long long next = *found, row = *items;
-        int attempts = 2;
+        /* Of items shorter than 0x80 bytes. */
+        const uint64_t short_mask = mask | UINT64_C(0x80) << 8 * size;
+        const long long first = *found, least = PULSAR_OFFLOAD_GROUP < first + room - *items
+            ? PULSAR_OFFLOAD_GROUP : first + room - *items;
+        long long next = first;
+        int attempts = 1;
         for (; n < count; n++) {
             const long long stop = PULSAR_OFFLOAD_STOPS(group)[n];
             long long at = group[n], k = next;
             uint64_t word = pulsar_offload_protobuf_block(p + at);
             do {
                 const long long before = k;
-                if (k + PULSAR_OFFLOAD_ATTEMPTS > PULSAR_OFFLOAD_GROUP
-                        || row + k - next + PULSAR_OFFLOAD_ATTEMPTS > room)
-                    goto end;
+                if (k + PULSAR_OFFLOAD_ATTEMPTS > least) goto end;
                 for (int attempt = 0; attempt < attempts; attempt++) {
-                    const long long length = (long long)(word >> 8 * size & 0xFF);
-                    const long long start = at + size + 1, after = start + length;
-                    const long long here = ((word & mask) == tag) & (length < 0x80)
-                        & (at < stop) & (after <= stop);
+                    const long long start = at + size + 1;
+                    const long long after = start + (long long)(word >> 8 * size & 0xFF);
+                    const long long here = ((word & short_mask) == tag) & (after <= stop);
                     below[k] = start;
                     PULSAR_OFFLOAD_STOPS(below)[k] = after;
-                    PULSAR_OFFLOAD_ROWS(below)[k] = row + k - next;
-                    at += (size + 1 + length) & -here;
+                    at += (after - at) & -here;
                     k += here;
                     word = pulsar_offload_protobuf_block(p + at);
                 }
@@ -225,13 +224,14 @@ cdef extern from *:
                 attempts += attempts < PULSAR_OFFLOAD_ATTEMPTS;
             } while (1);
             group[n] = at;
-            row += k - next;
             next = k;
-            list_ends[PULSAR_OFFLOAD_ROWS(group)[n]] = (int)row;
+            list_ends[PULSAR_OFFLOAD_ROWS(group)[n]] = (int)(*items + next - first);
         }
     end:
+        for (long long k = first; k < next; k++)
+            PULSAR_OFFLOAD_ROWS(below)[k] = *items + k - first;
         *found = next;
-        *items = row;
+        *items += next - first;
         return n;
     }
     static long long pulsar_offload_step_items_any(
