@@ -274,6 +274,83 @@ cdef extern from *:
         *used = at;
         return n;
     }
+    /* Put the first word of each of four vectors in the first vector, and so on. */
+    PULSAR_OFFLOAD_AVX2_INLINE void pulsar_offload_avx2_transpose(__m256i* rows) {
+        const __m256i a = _mm256_unpacklo_epi64(rows[0], rows[1]);
+        const __m256i b = _mm256_unpackhi_epi64(rows[0], rows[1]);
+        const __m256i c = _mm256_unpacklo_epi64(rows[2], rows[3]);
+        const __m256i d = _mm256_unpackhi_epi64(rows[2], rows[3]);
+        rows[0] = _mm256_permute2x128_si256(a, c, 0x20);
+        rows[1] = _mm256_permute2x128_si256(b, d, 0x20);
+        rows[2] = _mm256_permute2x128_si256(a, c, 0x31);
+        rows[3] = _mm256_permute2x128_si256(b, d, 0x31);
+    }
+    /* Each of four messages has the same number of attempts to find an item, so that no branch depends on
+       how many it has. Stop before messages with more items than attempts, and before unusual ones. */
+    static PULSAR_OFFLOAD_AVX2 long long pulsar_offload_avx2_items(
+            const unsigned char* p, long long* group, long long n, long long count,
+            const long long* step, long long* below, long long* found, long long* items,
+            long long room, int* list_ends) {
+        const __m256i tag = _mm256_set1_epi64x(step[1]), mask = _mm256_set1_epi64x(step[2]);
+        const __m256i head = _mm256_set1_epi64x(step[3] + 1);
+        const __m128i shift = _mm_cvtsi64_si128(8 * step[3]);
+        const long long first = *found;
+        long long next = first;
+        int attempts = 1;
+        while (n + 4 <= count && next + 16 <= PULSAR_OFFLOAD_GROUP
+                && *items + next - first + 16 <= room) {
+            const __m256i stop = _mm256_loadu_si256((const __m256i*)PULSAR_OFFLOAD_STOPS(group + n));
+            __m256i at = _mm256_loadu_si256((const __m256i*)(group + n));
+            __m256i counts = _mm256_setzero_si256(), has, start, after, length, words;
+            __m256i starts[4], stops[4];
+            long long each[4];
+            int attempt = 0;
+            for (;; attempt++) {
+                _mm256_storeu_si256((__m256i*)each, at);
+                words = pulsar_offload_avx2_words(p, each);
+                has = _mm256_and_si256(
+                    _mm256_cmpeq_epi64(_mm256_and_si256(words, mask), tag),
+                    _mm256_cmpgt_epi64(stop, at));
+                if (attempt == attempts) break;
+                length = _mm256_and_si256(
+                    _mm256_srl_epi64(words, shift), _mm256_set1_epi64x(0xFF));
+                start = _mm256_add_epi64(at, head);
+                after = _mm256_add_epi64(start, length);
+                has = _mm256_andnot_si256(
+                    _mm256_or_si256(
+                        _mm256_cmpgt_epi64(after, stop),
+                        _mm256_cmpgt_epi64(length, _mm256_set1_epi64x(0x7F))),
+                    has);
+                starts[attempt] = start;
+                stops[attempt] = after;
+                counts = _mm256_sub_epi64(counts, has);
+                at = _mm256_blendv_epi8(at, after, has);
+            }
+            if (PULSAR_OFFLOAD_SELDOM(pulsar_offload_avx2_bits(has) != 0)) {
+                if (attempts == 4) break;
+                attempts++;
+                continue;
+            }
+            for (; attempt < 4; attempt++) starts[attempt] = stops[attempt] = at;
+            pulsar_offload_avx2_transpose(starts);
+            pulsar_offload_avx2_transpose(stops);
+            _mm256_storeu_si256((__m256i*)(group + n), at);
+            _mm256_storeu_si256((__m256i*)each, counts);
+            for (int lane = 0; lane < 4; lane++) {
+                _mm256_storeu_si256((__m256i*)(below + next), starts[lane]);
+                _mm256_storeu_si256(
+                    (__m256i*)PULSAR_OFFLOAD_STOPS(below + next), stops[lane]);
+                next += each[lane];
+                list_ends[PULSAR_OFFLOAD_ROWS(group)[n + lane]] = (int)(*items + next - first);
+            }
+            n += 4;
+        }
+        for (long long k = first; k < next; k++)
+            PULSAR_OFFLOAD_ROWS(below)[k] = *items + k - first;
+        *found = next;
+        *items += next - first;
+        return n;
+    }
     /* `pulsar_offload_step_names` for four numbers at once, until one of them needs more work. */
     static PULSAR_OFFLOAD_AVX2 long long pulsar_offload_avx2_names(
             const long long* numbers, const long long* rows, long long n, long long count,
@@ -388,6 +465,8 @@ cdef extern from *:
     #define pulsar_offload_avx2_delimited(p, group, count, step, valid, blank, below, found) 0
     #define pulsar_offload_avx2_numbers(p, group, count, step, below, found) 0
     #define pulsar_offload_avx2_bytes pulsar_offload_step_bytes
+    #define pulsar_offload_avx2_items( \\
+        p, group, n, count, step, below, found, items, room, list_ends) (n)
     #define pulsar_offload_avx2_names( \\
         numbers, rows, n, count, table, constants, missing, valid, to, room, used, ends) (n)
     #define pulsar_offload_avx2_instants(p, group, n, count, units, to) (n)

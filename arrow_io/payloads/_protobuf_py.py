@@ -169,6 +169,7 @@ class Shredder(Arena):
         data: cython.Py_ssize_t = self.nodes[at + tables.DATA]
         k: cython.longlong
         last: cython.int
+        gaps: cython.int = 0
         a8: cython.pointer[cython.uchar] = self.a8
         a32: cython.pointer[cython.int] = self.a32
         self.counts[child] = self.counts[node]
@@ -176,6 +177,10 @@ class Shredder(Arena):
             for k in range(first, stop):
                 a8[valid + k] &= a8[struct_valid + k]
         if storage == tables.VARIABLE or storage == tables.LIST:
+            for k in range(first, stop):
+                gaps |= a32[data + k + 1] < a32[data + k]
+            if gaps == 0:
+                return
             last = a32[data + first]
             for k in range(first + 1, stop + 1):
                 last = max(last, a32[data + k])

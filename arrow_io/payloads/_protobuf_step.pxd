@@ -12,10 +12,10 @@ cdef extern from *:
     #define PULSAR_OFFLOAD_INLINE static inline
     #define PULSAR_OFFLOAD_SELDOM(what) (what)
     #endif
-    /* `tables.GROUP`, and the ends and rows of a group. */
+    /* `tables.GROUP`, and the ends and rows of a group: `tables.STOPS` and `tables.ROWS`. */
     #define PULSAR_OFFLOAD_GROUP 256
-    #define PULSAR_OFFLOAD_STOPS(group) ((group) + PULSAR_OFFLOAD_GROUP)
-    #define PULSAR_OFFLOAD_ROWS(group) ((group) + 2 * PULSAR_OFFLOAD_GROUP)
+    #define PULSAR_OFFLOAD_STOPS(group) ((group) + 264)
+    #define PULSAR_OFFLOAD_ROWS(group) ((group) + 528)
     /* More than any message has. */
     #define PULSAR_OFFLOAD_TOO_MANY (1LL << 40)
 

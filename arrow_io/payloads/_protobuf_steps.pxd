@@ -241,6 +241,9 @@ cdef extern from *:
         if (pulsar_offload_lanes == 8)
             return pulsar_offload_avx512_items(
                 p, group, n, count, step, below, found, items, room, list_ends);
+        if (pulsar_offload_lanes == 4)
+            n = pulsar_offload_avx2_items(
+                p, group, n, count, step, below, found, items, room, list_ends);
         if (step[3] == 1)
             return pulsar_offload_step_items(
                 p, group, n, count, step, 1, below, found, items, room, list_ends);

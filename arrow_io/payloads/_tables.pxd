@@ -110,10 +110,10 @@ cdef enum:
     STEP_BYTES = 3
     STEP_WIDTH = 4
     GROUP = 256
-    STOPS = 256
-    ROWS = 512
-    MEMBERS = 768
-    GROUP_HINTS = 1024
+    STOPS = 264
+    ROWS = 528
+    MEMBERS = 792
+    GROUP_HINTS = 1056
     DENSE = 0
     SPARSE = 1
     MORE = 2

@@ -163,8 +163,9 @@ GROUP = 256
 """Maximum number of messages in a group, which has four arrays: their current positions, their
 ends, their rows, and the number of members of their oneof that were seen. The first hints are
 another group, for the values of one field."""
-STOPS, ROWS, MEMBERS, GROUP_HINTS = GROUP, 2 * GROUP, 3 * GROUP, 4 * GROUP
-"""Start of each array but the first in a group, and the number of hints of the group."""
+STOPS, ROWS, MEMBERS, GROUP_HINTS = 264, 528, 792, 1056
+"""Start of each array but the first in a group, and the number of hints of the group. A cache line
+follows each array: processors confuse addresses that differ by a multiple of 4 KiB."""
 
 # A protobuf oneof: the bits of its members, the number of members with a mark, and their marks.
 # The number of oneofs precedes the oneofs of a message.
