@@ -254,22 +254,42 @@ cdef extern from *:
         }
         return n;
     }
+    /* `pulsar_offload_step_bytes` for four values at once, until one of them needs more work. */
     static PULSAR_OFFLOAD_AVX2 long long pulsar_offload_avx2_bytes(
             const unsigned char* p, long long size, const long long* group, long long n,
             long long count, uint32_t high, unsigned char* to, long long room, long long* used,
             int* ends) {
-        long long at = *used;
-        for (; n < count; n++) {
-            const long long start = group[n], length = PULSAR_OFFLOAD_STOPS(group)[n] - start;
-            __m256i block;
-            if (PULSAR_OFFLOAD_SELDOM((length > 32) | (room - at < 32) | (size - start < 32))) break;
-            block = _mm256_loadu_si256((const __m256i*)(p + start));
-            _mm256_storeu_si256((__m256i*)(to + at), block);
-            if (PULSAR_OFFLOAD_SELDOM(
-                    (uint32_t)_mm256_movemask_epi8(block) & (uint32_t)((1ULL << length) - 1) & high))
-                break;
-            at += length;
-            ends[PULSAR_OFFLOAD_ROWS(group)[n]] = (int)at;
+        const __m256i last = _mm256_set1_epi64x(size - 32);
+        long long at = *used, each[4];
+        for (; n + 4 <= count && room - at >= 4 * 32; n += 4) {
+            const long long* rows = PULSAR_OFFLOAD_ROWS(group + n);
+            const __m256i start = _mm256_loadu_si256((const __m256i*)(group + n));
+            const __m256i stop = _mm256_loadu_si256((const __m256i*)PULSAR_OFFLOAD_STOPS(group + n));
+            const __m256i lengths = _mm256_sub_epi64(stop, start);
+            const __m256i unusual = _mm256_or_si256(
+                _mm256_cmpgt_epi64(lengths, _mm256_set1_epi64x(32)), _mm256_cmpgt_epi64(start, last));
+            const int is_long = pulsar_offload_avx2_bits(
+                _mm256_cmpgt_epi64(lengths, _mm256_set1_epi64x(16)));
+            long long next = at;
+            uint64_t found = 0;
+            if (PULSAR_OFFLOAD_SELDOM(pulsar_offload_avx2_bits(unusual) != 0)) break;
+            _mm256_storeu_si256((__m256i*)each, lengths);
+            for (int lane = 0; lane < 4; lane++) {
+                const __m128i* from = (const __m128i*)(p + group[n + lane]);
+                const __m128i block = _mm_loadu_si128(from);
+                uint64_t bits = (uint64_t)_mm_movemask_epi8(block);
+                _mm_storeu_si128((__m128i*)(to + next), block);
+                if (is_long) {
+                    const __m128i second = _mm_loadu_si128(from + 1);
+                    _mm_storeu_si128((__m128i*)(to + next + 16), second);
+                    bits |= (uint64_t)_mm_movemask_epi8(second) << 16;
+                }
+                found |= bits & ((UINT64_C(1) << each[lane]) - 1);
+                next += each[lane];
+                ends[rows[lane]] = (int)next;
+            }
+            if (PULSAR_OFFLOAD_SELDOM(found & high)) break;
+            at = next;
         }
         *used = at;
         return n;
@@ -464,7 +484,8 @@ cdef extern from *:
     #define pulsar_offload_avx2_put_any(p, group, count, step, how, valid, blank, to, found) 0
     #define pulsar_offload_avx2_delimited(p, group, count, step, valid, blank, below, found) 0
     #define pulsar_offload_avx2_numbers(p, group, count, step, below, found) 0
-    #define pulsar_offload_avx2_bytes pulsar_offload_step_bytes
+    #define pulsar_offload_avx2_bytes( \\
+        p, size, group, n, count, high, to, room, used, ends) (n)
     #define pulsar_offload_avx2_items( \\
         p, group, n, count, step, below, found, items, room, list_ends) (n)
     #define pulsar_offload_avx2_names( \\

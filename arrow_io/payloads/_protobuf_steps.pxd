@@ -184,9 +184,10 @@ cdef extern from *:
             long long count, int is_text, unsigned char* to, long long room, long long* used,
             int* ends) {
         const uint32_t high = is_text ? 0xFFFFFFFF : 0;
-        return pulsar_offload_lanes > 1
-            ? pulsar_offload_avx2_bytes(p, size, group, n, count, high, to, room, used, ends)
-            : pulsar_offload_step_bytes(p, size, group, n, count, high, to, room, used, ends);
+        if (pulsar_offload_lanes > 1)
+            n = pulsar_offload_avx2_bytes(
+                p, size, group, n, count, high, to, room, used, ends);
+        return pulsar_offload_step_bytes(p, size, group, n, count, high, to, room, used, ends);
     }
     /* Each message has a fixed number of attempts to find an item, so that no branch depends on how many
        it has. Messages with more items have more rounds of attempts. */
