@@ -197,6 +197,36 @@ def test_numbers_in_steps(type_: int, number: int) -> None:
         shredded_alike(program, [*payloads[:place], cuts[place], *payloads[place : 70 - place]])
 
 
+@pytest.mark.parametrize("number", [1, 17, 3000])
+def test_items_in_steps(number: int) -> None:
+    """Messages have any number of items of any length, or end within one that seems to go on."""
+    dice = random.Random(number)
+    data = data_of(file_of(M={"a": {"type": _F.TYPE_STRING, "number": number, **_REPEATED}}))
+    message_class = library_class(data)
+    program = program_of(data)
+
+    def payload(lengths: Sequence[int], most: int) -> bytes:
+        count = dice.randrange(most + 1)
+        return b"".join(sized(number, b"x" * dice.choice(lengths)) for _ in range(count))
+
+    payloads = [payload((0, 1, 16, 17, 32), 3) for _ in range(200)]
+    payloads += [payload((5, 33, 127, 128), 9) for _ in range(100)]
+
+    found = shredded_alike(program, payloads)
+
+    assert found.rows == [library_value(message_class.FromString(each)) for each in payloads]
+    between = sized(number, b"z") * 20
+    for place in range(0, 64, 5):
+        cut = payloads[place] + tag(number, 2) + dice.choice((b"", b"\x05", b"\x05xx", b"\xff"))
+        among = [*payloads[:place], cut, *payloads[place : 70 - place]]
+        results = []
+        for build in BUILDS:
+            with using_build(build):
+                results.append(shredded(program, among, between=between))
+        assert results[0].misfits == results[1].misfits
+        assert results[0].rows == results[1].rows
+
+
 _TIMES: Final = (
     b"",
     b"\x08\x05",
