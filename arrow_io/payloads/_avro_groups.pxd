@@ -117,6 +117,88 @@ cdef extern from *:
     #endif
         return n;
     }
+    #if defined(__x86_64__) && defined(__GNUC__)
+    __attribute__((target("avx2")))
+    static ptrdiff_t pulsar_offload_avro_four_starts(
+            const long long* positions, ptrdiff_t count, ptrdiff_t* at,
+            long long* least, long long* most, long long* total) {
+        const __m256i low32 = _mm256_set1_epi64x(0xFFFFFFFF);
+        const __m256i flip = _mm256_set1_epi64x((long long)0x80000000);
+        const __m256i zero = _mm256_setzero_si256();
+        __m256i stops = zero, sizes = zero, starts = _mm256_set1_epi64x(*least);
+        long long parts[4];
+        ptrdiff_t n = 0;
+        for (; count - n >= 4; n += 4) {
+            __m256i packed = _mm256_loadu_si256((const __m256i*)(positions + n));
+            __m256i size = _mm256_and_si256(packed, low32), start, stop;
+            /* Shift with the sign, so that a missing payload starts at -1. */
+            start = _mm256_sub_epi64(
+                _mm256_xor_si256(_mm256_srli_epi64(packed, 32), flip), flip);
+            stop = _mm256_add_epi64(start, size);
+            sizes = _mm256_add_epi64(sizes, size);
+            starts = _mm256_blendv_epi8(starts, start, _mm256_cmpgt_epi64(starts, start));
+            stops = _mm256_blendv_epi8(stops, stop, _mm256_cmpgt_epi64(stop, stops));
+            _mm256_storeu_si256((__m256i*)(at + n), start);
+        }
+        _mm256_storeu_si256((__m256i*)parts, starts);
+        for (int k = 0; k < 4; k++) if (parts[k] < *least) *least = parts[k];
+        _mm256_storeu_si256((__m256i*)parts, stops);
+        for (int k = 0; k < 4; k++) if (parts[k] > *most) *most = parts[k];
+        _mm256_storeu_si256((__m256i*)parts, sizes);
+        *total = parts[0] + parts[1] + parts[2] + parts[3];
+        return n;
+    }
+    #endif
+    static inline void pulsar_offload_avro_starts(
+            const long long* positions, ptrdiff_t count, ptrdiff_t* at,
+            long long* least, long long* most, long long* total) {
+        ptrdiff_t n = 0;
+        *least = positions[0] >> 32;
+        *most = *total = 0;
+    #if defined(__x86_64__) && defined(__GNUC__)
+        if (__builtin_cpu_supports("avx2"))
+            n = pulsar_offload_avro_four_starts(positions, count, at, least, most, total);
+    #endif
+        for (; n < count; n++) {
+            long long start = positions[n] >> 32, size = positions[n] & 0xFFFFFFFF;
+            at[n] = (ptrdiff_t)start;
+            *total += size;
+            if (start < *least) *least = start;
+            if (start + size > *most) *most = start + size;
+        }
+    }
+    static inline long long pulsar_offload_avro_blocks(
+            unsigned char* to, int* ends, const unsigned char* numbers,
+            const unsigned char* constants, const long long* symbols, ptrdiff_t count,
+            long long used, size_t block_bytes) {
+        for (ptrdiff_t n = 0; n < count; n++) {
+            unsigned char block[32];
+            const long long text = symbols[numbers[n] >> 1];
+            memcpy(block, constants + (text >> 32), block_bytes);
+            memcpy(to + used, block, block_bytes);
+            used += text & 0xFFFFFFFF;
+            ends[n] = (int)used;
+        }
+        return used;
+    }
+    static inline long long pulsar_offload_avro_symbols(
+            unsigned char* to, int* ends, const unsigned char* from, ptrdiff_t* at,
+            const unsigned char* constants, const long long* symbols, long long symbol_count,
+            ptrdiff_t count, long long used, long long most) {
+        unsigned char numbers[64], greatest = 0, bits = 0;
+        ptrdiff_t n;
+        for (n = 0; n < count; n++) numbers[n] = from[at[n]];
+        for (n = 0; n < count; n++) {
+            greatest = numbers[n] > greatest ? numbers[n] : greatest;
+            bits |= numbers[n];
+            at[n]++;
+        }
+        if ((bits & 0x81) != 0 || greatest >> 1 >= symbol_count) return -1;
+        if (most <= 16)
+            return pulsar_offload_avro_blocks(
+                to, ends, numbers, constants, symbols, count, used, 16);
+        return pulsar_offload_avro_blocks(to, ends, numbers, constants, symbols, count, used, 32);
+    }
     static inline void pulsar_offload_avro_runs(
             unsigned char* to, int* ends, const unsigned char* from, const ptrdiff_t* starts,
             const long long* lengths, ptrdiff_t count, long long used, long long most) {
@@ -150,6 +232,19 @@ cdef extern from *:
     Py_ssize_t read_numbers "pulsar_offload_avro_numbers"(
         const unsigned char* at, Py_ssize_t* positions, const long long* masks, long long* numbers,
         Py_ssize_t n, Py_ssize_t count, unsigned long long* bits) noexcept nogil
+    # Split the positions of payloads: store where each starts, and set the least start, the most stop
+    # and the sum of the lengths. A missing payload starts at -1. There must be a first payload.
+    void split_positions "pulsar_offload_avro_starts"(
+        const long long* positions, Py_ssize_t count, Py_ssize_t* starts,
+        long long* least, long long* most, long long* total) noexcept nogil
+    # Read the numbers of up to 64 symbols, of one byte each, copy the symbols' texts one after another,
+    # from `used` on, and store their ends. Return the end of all, or -1 if a number is invalid or has
+    # more than one byte. No text is longer than `most` <= 32. The target must have room for so many
+    # bytes for each value, and `RUN_PADDING` more.
+    long long copy_symbols "pulsar_offload_avro_symbols"(
+        unsigned char* to, int* ends, const unsigned char* at, Py_ssize_t* positions,
+        const unsigned char* constants, const long long* symbols, long long symbol_count,
+        Py_ssize_t count, long long used, long long most) noexcept nogil
     # Copy runs of bytes one after another, from `used` on, and store their ends. No run is longer than
     # `most`. If that is at most 16 or 32, as many bytes are read and written for each run.
     void copy_runs "pulsar_offload_avro_runs"(

@@ -23,7 +23,9 @@ if cython.compiled:
         RUN_PADDING,
         Group,
         copy_runs,
+        copy_symbols,
         read_numbers,
+        split_positions,
     )
     from cython.cimports.arrow_io.payloads._avro_values_c import ValueReader, take_long
 else:
@@ -134,36 +136,48 @@ class Shredder(ValueReader):
         group: cython.pointer[Group],
     ) -> cython.void:
         """Set a group to the first payloads, up to one that is missing or near the end."""
-        n: cython.Py_ssize_t = 0
-        last: cython.Py_ssize_t = self.size - _PADDING_BYTES
-        limit: cython.Py_ssize_t = 0
-        origin: cython.Py_ssize_t = positions[0] >> 32
-        position: cython.longlong
-        start: cython.Py_ssize_t
-        stop: cython.Py_ssize_t
+        n: cython.Py_ssize_t = min(count, GROUP_SIZE)
+        origin: cython.longlong = 0
+        limit: cython.longlong = 0
         size: cython.longlong = 0
-        count = min(count, GROUP_SIZE)
-        while n < count:
-            position = positions[n]
-            start = position >> 32
-            stop = start + (position & _MASK32)
-            if (
-                position == tables.ABSENT
-                or stop > last
-                or (size > _GROUP_BYTES and n >= _MIN_BATCH)
-            ):
-                break
-            size += position & _MASK32
-            limit = max(limit, stop)
-            origin = min(origin, start)
-            group.at[n] = start
-            n += 1
+        split_positions(
+            positions, n, group.at, cython.address(origin), cython.address(limit),
+            cython.address(size),
+        )  # fmt: skip
+        if origin < 0 or limit > self.size - _PADDING_BYTES or size > _GROUP_BYTES:
+            n = self._group_count(positions, n)
+            split_positions(
+                positions, n, group.at, cython.address(origin), cython.address(limit),
+                cython.address(size),
+            )  # fmt: skip
         self.limit = limit
         self.origin = origin
         group.count = n
         # Prefetch the payloads after these.
         self.next_read = limit
         self.prefetch_stop = min(self.size, limit + size)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _group_count(
+        self, positions: cython.pointer[cython.const[cython.longlong]], count: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Return the number of payloads up to one that is missing, near the end or too many."""
+        last: cython.longlong = self.size - _PADDING_BYTES
+        size: cython.longlong = 0
+        length: cython.longlong
+        n: cython.Py_ssize_t
+        for n in range(count):
+            length = positions[n] & _MASK32
+            if (
+                positions[n] == tables.ABSENT
+                or (positions[n] >> 32) + length > last
+                or (size > _GROUP_BYTES and n >= _MIN_BATCH)
+            ):
+                return n
+            size += length
+        return count
 
     @cython.cfunc
     @cython.inline
@@ -1329,6 +1343,10 @@ class Shredder(ValueReader):
             self.links + self.ops[op + tables.A]
         )
         symbol_count: cython.longlong = self.ops[op + tables.B]
+        most: cython.longlong = self.ops[op + tables.C]
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        room: cython.longlong = self.nodes[at + tables.BYTES_CAPACITY] - self.used[node]
+        used: cython.longlong
         number: cython.longlong
         position: cython.longlong
         missing: cython.longlong = 0
@@ -1336,6 +1354,24 @@ class Shredder(ValueReader):
         n: cython.Py_ssize_t
         if not self._begin_values(node, null_branch, group, masks):
             return False
+        room -= group.count * most + RUN_PADDING
+        if null_branch == _NOT_NULL and group.is_dense and most <= RUN_PADDING and room >= 0:
+            used = copy_symbols(
+                self.a8 + self.nodes[at + tables.BYTES],
+                self.a32 + self.nodes[at + tables.DATA] + 1 + group.first,
+                p,
+                group.at,
+                self.constants,
+                symbols,
+                symbol_count,
+                group.count,
+                self.used[node],
+                most,
+            )
+            if used < 0:
+                return False
+            self.used[node] = used
+            return True
         for n in range(group.count):
             i = group.at[n]
             number = p[i] & masks[n]

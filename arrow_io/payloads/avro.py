@@ -45,6 +45,8 @@ _SIMPLE: Final = {
     "null": tables.AVRO_NULL,
 }
 
+_SHORT_NUMBERS: Final = 64
+"""Numbers from 0 on that take one byte."""
 _SIZES: Final = {"float": 4, "double": 8}
 _SKIP_OPCODES: Final = {
     "int": tables.AVRO_INTEGER,
@@ -193,10 +195,11 @@ class _Compiler:
         builder = self._builder
         reader: AvroType = shape.origin
         if reader.kind == "enum":
-            symbols = builder.symbols(
-                (id(writer), id(reader)), lambda: _map_symbols(writer, reader)
-            )
-            return builder.set(op, tables.AVRO_ENUM, node, symbols, len(writer.symbols))
+            names = _map_symbols(writer, reader)
+            symbols = builder.symbols((id(writer), id(reader)), lambda: names)
+            is_simple = 0 < len(names) <= _SHORT_NUMBERS and None not in names
+            most = max(len(each.encode()) for each in names) if is_simple else tables.MAX_OFFSET
+            return builder.set(op, tables.AVRO_ENUM, node, symbols, len(names), most)
         if reader.logical == "decimal":
             size = writer.size if writer.kind == "fixed" else tables.ABSENT
             high, low = divmod(10**reader.precision, 1 << 64)
