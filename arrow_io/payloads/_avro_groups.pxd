@@ -199,6 +199,28 @@ cdef extern from *:
                 to, ends, numbers, constants, symbols, count, used, 16);
         return pulsar_offload_avro_blocks(to, ends, numbers, constants, symbols, count, used, 32);
     }
+    static inline long long pulsar_offload_avro_items(
+            const unsigned char* from, const ptrdiff_t* at, const long long* masks, ptrdiff_t count,
+            ptrdiff_t* starts, unsigned char* lists, int* ends, long long first) {
+        ptrdiff_t total = 0;
+        for (ptrdiff_t n = 0; n < count; n++) {
+            const uint64_t numbers = (uint64_t)n * UINT64_C(0x0101010101010101);
+            const int size = (int)(from[at[n]] & masks[n]);
+            if (size > 16 || (size & 1) != 0) return -1;
+            memcpy(lists + total, &numbers, 8);
+            total += size >> 1;
+            ends[n] = (int)(first + total);
+            starts[n] = at[n] - (ptrdiff_t)masks[n];
+        }
+        return total;
+    }
+    static inline void pulsar_offload_avro_run(
+            unsigned char* to, const unsigned char* from, long long length) {
+        unsigned char block[16];
+        if (length > 16) { memcpy(to, from, (size_t)length); return; }
+        memcpy(block, from, 16);
+        memcpy(to, block, 16);
+    }
     static inline void pulsar_offload_avro_runs(
             unsigned char* to, int* ends, const unsigned char* from, const ptrdiff_t* starts,
             const long long* lengths, ptrdiff_t count, long long used, long long most) {
@@ -245,6 +267,16 @@ cdef extern from *:
         unsigned char* to, int* ends, const unsigned char* at, Py_ssize_t* positions,
         const unsigned char* constants, const long long* symbols, long long symbol_count,
         Py_ssize_t count, long long used, long long most) noexcept nogil
+    # Read the numbers of items of up to 64 lists, of one byte each; a list with the mask 0 is null. Store
+    # where the items of each list start, the list of each item, and the end of each list's items,
+    # which are numbered from `first` on. Return the number of all items, or -1 if a list has more than
+    # eight. `lists` must have `SHORT_LIST_ROOM` bytes.
+    long long count_items "pulsar_offload_avro_items"(
+        const unsigned char* at, const Py_ssize_t* positions, const long long* masks, Py_ssize_t count,
+        Py_ssize_t* starts, unsigned char* lists, int* ends, long long first) noexcept nogil
+    # Copy a run of bytes, or 16 bytes if it is shorter.
+    void copy_run "pulsar_offload_avro_run"(
+        unsigned char* to, const unsigned char* at, long long length) noexcept nogil
     # Copy runs of bytes one after another, from `used` on, and store their ends. No run is longer than
     # `most`. If that is at most 16 or 32, as many bytes are read and written for each run.
     void copy_runs "pulsar_offload_avro_runs"(
@@ -255,8 +287,10 @@ cdef enum:
     GROUP_SIZE = 64
     # Unions with more branches are read value by value.
     MAX_BRANCHES = 16
-    # Rounds between two sorts of the lists that have more items; less than `GROUP_SIZE`.
-    MAX_ROUNDS = 63
+    # Items of a group of lists with up to eight items each, and eight more.
+    SHORT_LIST_ROOM = 520
+    # Items with more values are found before they are read.
+    MAX_COLUMNS = 16
     # Bytes that `copy_runs` may copy after a run.
     RUN_PADDING = 32
 
@@ -272,3 +306,31 @@ cdef struct Group:
     # The position and the row of each value.
     Py_ssize_t at[GROUP_SIZE]
     long long rows[GROUP_SIZE]
+
+# Where the values of an op are written, one after another.
+cdef struct Column:
+    long long opcode
+    Py_ssize_t node
+    int null_branch
+    # Whether the values are runs of bytes: texts or bytes.
+    bint has_runs
+    # Whether integers have eight bytes.
+    bint is_wide
+    const long long* scale
+    unsigned char* valid
+    # The values, by their width; `narrow` are the ends of runs.
+    unsigned char* flags
+    int* narrow
+    long long* wide
+    # The bytes of runs; the number of bytes that are used, and that may be used.
+    unsigned char* bytes
+    long long used
+    long long room
+
+# The values of each item of a list. If items are records, `null_branch` is that of these, and `valid`
+# their flags.
+cdef struct Items:
+    Py_ssize_t count
+    int null_branch
+    unsigned char* valid
+    Column columns[MAX_COLUMNS]

@@ -19,11 +19,16 @@ if cython.compiled:
     from cython.cimports.arrow_io.payloads._avro_groups import (
         GROUP_SIZE,
         MAX_BRANCHES,
-        MAX_ROUNDS,
+        MAX_COLUMNS,
         RUN_PADDING,
+        SHORT_LIST_ROOM,
+        Column,
         Group,
+        Items,
+        copy_run,
         copy_runs,
         copy_symbols,
+        count_items,
         read_numbers,
         split_positions,
     )
@@ -51,8 +56,6 @@ _NOT_NULL = cython.declare(cython.longlong, -1)
 _GROUP_BYTES = cython.declare(cython.longlong, 65536)
 # Bytes that each step prefetches.
 _STEP_BYTES = cython.declare(cython.longlong, 768)
-# Rounds pay off if they have at least so many items on average.
-_MIN_ROUND = cython.declare(cython.longlong, 8)
 
 
 @cython.final
@@ -65,7 +68,6 @@ class Shredder(ValueReader):
         pause: Number of batches not to read together, after one for which that failed.
         can_retry: Whether the next batch may be read together although this one was not.
         has_blocks: Whether a list had more than one block, so that others may have, too.
-        origin: Minimum position of a value in the payloads that are read together.
         next_read: Start of the bytes to prefetch next.
         prefetch_stop: End of the bytes to prefetch.
     """
@@ -74,7 +76,6 @@ class Shredder(ValueReader):
     pause: cython.longlong
     can_retry: cython.bint
     has_blocks: cython.bint
-    origin: cython.Py_ssize_t
     next_read: cython.longlong
     prefetch_stop: cython.longlong
 
@@ -151,7 +152,6 @@ class Shredder(ValueReader):
                 cython.address(size),
             )  # fmt: skip
         self.limit = limit
-        self.origin = origin
         group.count = n
         # Prefetch the payloads after these.
         self.next_read = limit
@@ -256,6 +256,7 @@ class Shredder(ValueReader):
         at: cython.Py_ssize_t = op * tables.OP_WIDTH
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         null_branch: cython.int = _NOT_NULL
+        items = cython.declare(Items)
         if opcode == tables.AVRO_UNION:
             null_branch = self._null_branch(at)
             at = self._value_op(at, null_branch)
@@ -284,8 +285,10 @@ class Shredder(ValueReader):
                     return self._read_fields(at, group, depth)
                 return self._read_nullable_records(at, null_branch, group, depth)
             if opcode == tables.AVRO_ARRAY or opcode == tables.AVRO_MAP:
-                if self._has_rounds(at):
-                    return self._read_in_rounds(at, null_branch, group, depth)
+                if self._set_items(at, cython.address(items)):
+                    return self._read_plain_lists(
+                        self.ops[at + tables.NODE], null_branch, cython.address(items), group
+                    )
                 return self._read_lists(at, null_branch, group, depth)
             if opcode == tables.AVRO_UNION and self._has_members(at):
                 return self._read_members(at, group, depth)
@@ -730,414 +733,378 @@ class Shredder(ValueReader):
             return False
         return self._read_step(item, items, depth + 1)
 
-    # Rounds: the first items of all lists of a group are read together, then the second items, and
-    # so on. No item waits for the one before it. The lists are sorted by their number of items, so
-    # that each round reads the first of them. But texts and lists in items must be appended in
-    # the order of their rows: a round stores their positions in place of their ends, and they are
-    # read after the last round.
+    # Plain items: if items consist of texts and numbers only, one pass reads all lists of a group, item
+    # by item. The processor reads several lists at a time, because the start of each is known.
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _has_rounds(self, at: cython.Py_ssize_t) -> cython.bint:
-        """Return whether rounds can read the items of an array or map, which are not empty."""
-        item: cython.Py_ssize_t = self.ops[at + tables.A] * tables.OP_WIDTH
-        link: cython.Py_ssize_t = self.ops[item + tables.A]
-        last: cython.Py_ssize_t = link + self.ops[item + tables.B]
-        has_bytes: cython.bint = False
-        if self.has_blocks or self.limit - self.origin > tables.MAX_OFFSET:
-            return False
-        if self.ops[at + tables.OPCODE] == tables.AVRO_MAP:
-            return self._has_free_rows(item)
-        if not self._is_record(item):
-            return self._has_free_rows(item)
-        while link < last:
-            item = self.links[link] * tables.OP_WIDTH
-            if self._has_free_rows(item):
-                has_bytes = True
-            elif self.ops[item + tables.OPCODE] != tables.AVRO_SKIP:
-                return False
-            link += 1
-        return has_bytes
-
-    @cython.cfunc
-    @cython.inline
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _is_record(self, at: cython.Py_ssize_t) -> cython.bint:
-        """Return whether an op reads a struct, none of whose fields has a default."""
-        return (
-            self.ops[at + tables.OPCODE] == tables.AVRO_RECORD
-            and self._storage(at) == tables.STRUCT
-            and self.ops[at + tables.D] == 0
-        )
-
-    @cython.cfunc
-    @cython.inline
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _has_free_rows(self, at: cython.Py_ssize_t) -> cython.bint:
-        """Return whether rounds can read an op's values, each of which has bytes."""
-        opcode: cython.longlong
-        at = self._value_op(at, self._null_branch(at))
-        opcode = self.ops[at + tables.OPCODE]
-        if (
-            opcode == tables.AVRO_STRING
-            or opcode == tables.AVRO_BYTES
-            or opcode == tables.AVRO_ENUM
-            or opcode == tables.AVRO_ARRAY
-            or opcode == tables.AVRO_MAP
-            or opcode == tables.AVRO_BOOLEAN
-            or opcode == tables.AVRO_DOUBLE
-            or opcode == tables.AVRO_DECIMAL
-        ):
-            return True
-        if opcode == tables.AVRO_FLOAT:
-            return self._storage(at) == tables.INT32
-        return opcode == tables.AVRO_INTEGER and self._is_plain_integer(at)
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _read_in_rounds(
-        self,
-        at: cython.Py_ssize_t,
-        null_branch: cython.int,
-        group: cython.pointer[Group],
-        depth: cython.int,
-    ) -> cython.bint:
-        """Read a group's arrays or maps in rounds, or one by one if few have as many items."""
-        unsorted = cython.declare(Group)
-        lists = cython.declare(Group)
-        numbers = cython.declare(cython.uchar[GROUP_SIZE])
-        remaining = cython.declare(cython.longlong[GROUP_SIZE])
-        after = cython.declare(cython.Py_ssize_t[GROUP_SIZE])
-        masks = cython.declare(cython.longlong[GROUP_SIZE])
+    def _set_items(self, at: cython.Py_ssize_t, items: cython.pointer[Items]) -> cython.bint:
+        """Describe the items of an array or map; return False if they are not plain."""
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        item: cython.Py_ssize_t = self.ops[at + tables.A] * tables.OP_WIDTH
+        null_branch: cython.int = self._null_branch(item)
+        record: cython.Py_ssize_t = self._value_op(item, null_branch)
+        link: cython.Py_ssize_t
+        last: cython.Py_ssize_t
+        items.count = 0
+        items.null_branch = _NOT_NULL
+        if self.ops[at + tables.OPCODE] == tables.AVRO_MAP:
+            self._set_column(tables.AVRO_STRING, node + 2, cython.address(items.columns[0]))
+            items.count = 1
+        if self.ops[record + tables.OPCODE] != tables.AVRO_RECORD:
+            if not self._set_value_column(item, cython.address(items.columns[items.count])):
+                return False
+            items.count += 1
+            return True
+        link = self.ops[record + tables.A]
+        last = link + self.ops[record + tables.B]
+        if (
+            self._storage(record) != tables.STRUCT
+            or self.ops[record + tables.D] != 0
+            or last - link > MAX_COLUMNS - items.count
+            or (null_branch != _NOT_NULL and items.count > 0)
+        ):
+            return False
+        items.null_branch = null_branch
+        items.valid = self.a8 + self.nodes[(node + 1) * tables.NODE_WIDTH + tables.VALID]
+        while link < last:
+            if not self._set_value_column(
+                self.links[link] * tables.OP_WIDTH, cython.address(items.columns[items.count])
+            ):
+                return False
+            items.count += 1
+            link += 1
+        # An item must have bytes, so that their number is limited.
+        return items.count > 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _set_value_column(
+        self, at: cython.Py_ssize_t, column: cython.pointer[Column]
+    ) -> cython.bint:
+        """Describe the values of an op; return False if they are not plain."""
+        null_branch: cython.int = self._null_branch(at)
+        opcode: cython.longlong
+        at = self._value_op(at, null_branch)
+        opcode = self.ops[at + tables.OPCODE]
+        if opcode == tables.AVRO_INTEGER:
+            if not self._is_plain_integer(at):
+                return False
+        elif (
+            opcode != tables.AVRO_STRING
+            and opcode != tables.AVRO_BYTES
+            and opcode != tables.AVRO_DOUBLE
+            and opcode != tables.AVRO_BOOLEAN
+        ):
+            return False
+        self._set_column(opcode, self.ops[at + tables.NODE], column)
+        column.null_branch = null_branch
+        column.scale = self.links + self.ops[at + tables.A]
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _set_column(
+        self, opcode: cython.longlong, node: cython.Py_ssize_t, column: cython.pointer[Column]
+    ) -> cython.void:
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        column.opcode = opcode
+        column.node = node
+        column.null_branch = _NOT_NULL
+        column.has_runs = self.nodes[at + tables.STORAGE] == tables.VARIABLE
+        column.is_wide = self.nodes[at + tables.STORAGE] == tables.INT64
+        column.valid = self.a8 + self.nodes[at + tables.VALID]
+        column.bytes = self.a8 + self.nodes[at + tables.BYTES]
+        column.used = self.used[node]
+        column.room = self.nodes[at + tables.BYTES_CAPACITY] - RUN_PADDING
+        column.flags = self.a8 + self.nodes[at + tables.DATA]
+        column.narrow = self.a32 + self.nodes[at + tables.DATA] + column.has_runs
+        column.wide = self.a64 + self.nodes[at + tables.DATA]
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_plain_lists(
+        self,
+        node: cython.Py_ssize_t,
+        null_branch: cython.int,
+        items: cython.pointer[Items],
+        group: cython.pointer[Group],
+    ) -> cython.bint:
+        """Read a group's arrays or maps of plain items."""
+        masks = cython.declare(cython.longlong[GROUP_SIZE])
+        first: cython.longlong = self.counts[node + 1]
+        column: cython.pointer[Column]
+        total: cython.longlong = first
+        is_read: cython.bint
+        n: cython.Py_ssize_t
+        if not self._begin_values(node, null_branch, group, masks):
+            return False
+        is_read = (
+            group.is_dense
+            and not self.has_blocks
+            and self._read_short_lists(node, masks, items, group, cython.address(total))
+        )
+        if not is_read and total == first:
+            is_read = self._read_each_list(node, masks, items, group, cython.address(total))
+        # Also after a failure, so that all rows are rolled back.
+        self._set_rows(node + 1, total)
+        if not is_read:
+            return False
+        for n in range(items.count):
+            column = cython.address(items.columns[n])
+            if column.has_runs:
+                self.used[column.node] = column.used
+                if column.opcode == tables.AVRO_STRING and not self._are_texts(
+                    column.node, first, total
+                ):
+                    return False
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_short_lists(
+        self,
+        node: cython.Py_ssize_t,
+        masks: cython.pointer[cython.longlong],
+        items: cython.pointer[Items],
+        group: cython.pointer[Group],
+        total: cython.pointer[cython.longlong],
+    ) -> cython.bint:
+        """Read a group's arrays or maps as `_read_each_list`, unless one has many items or blocks.
+
+        Leaves `total` if it has. Any number of items is hard to predict, so one loop reads those of all
+        lists.
+        """
+        lists = cython.declare(cython.uchar[SHORT_LIST_ROOM])
+        starts = cython.declare(cython.Py_ssize_t[GROUP_SIZE])
         p: cython.pointer[cython.const[cython.uchar]] = self.p
+        ends: cython.pointer[cython.int] = (
+            self.a32 + self.nodes[node * tables.NODE_WIDTH + tables.DATA] + 1 + group.first
+        )
+        first: cython.longlong = total[0]
+        count: cython.longlong = count_items(
+            p, group.at, masks, group.count, starts, lists, ends, first
+        )
+        excess: cython.int = 0
+        is_value: cython.bint
+        k: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        if count < 0 or count > self._item_capacity(node + 1) - first:
+            return False
+        for k in range(count):
+            n = lists[k]
+            starts[n] = self._read_item(items, first + k, starts[n])
+            if starts[n] < 0:
+                total[0] = first + k + 1
+                return False
+        for n in range(group.count):
+            # The last block is followed by one without items.
+            is_value = ends[n] > first
+            first = ends[n]
+            excess |= p[starts[n]] & -is_value
+            starts[n] += is_value
+        if excess != 0:
+            self.has_blocks = True
+            for n in range(items.count):
+                items.columns[n].used = self.used[items.columns[n].node]
+            return False
+        for n in range(group.count):
+            group.at[n] = starts[n]
+        total[0] = first
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_each_list(
+        self,
+        node: cython.Py_ssize_t,
+        masks: cython.pointer[cython.longlong],
+        items: cython.pointer[Items],
+        group: cython.pointer[Group],
+        total: cython.pointer[cython.longlong],
+    ) -> cython.bint:
+        """Read a group's arrays or maps, and add the number of their items to `total`."""
         limit: cython.Py_ssize_t = self.limit
         ends: cython.pointer[cython.int] = (
             self.a32 + self.nodes[node * tables.NODE_WIDTH + tables.DATA] + 1
         )
         row: cython.longlong = group.first
-        first: cython.longlong = self.counts[node + 1]
-        total: cython.longlong = first
-        most: cython.longlong = 0
-        count: cython.Py_ssize_t = 0
-        number: cython.longlong
+        capacity: cython.longlong = self._item_capacity(node + 1)
+        item: cython.longlong = total[0]
+        remaining: cython.longlong
         n: cython.Py_ssize_t
         i: cython.Py_ssize_t
         for n in range(group.count):
-            after[n] = group.at[n]
-        if not self._begin_values(node, null_branch, group, masks):
-            return False
-        for n in range(group.count):
             i = group.at[n]
-            number = p[i] & masks[n]
-            if number & 0x81 == 0:
-                number >>= 1
-                i -= masks[n]
-            else:
-                i = self._read_block(node, i, limit)
-                number = self.number
-                if i < 0 or number > limit - i:
-                    return False
             while row < group.rows[n]:
-                ends[row] = total
+                ends[row] = item
                 row += 1
-            unsorted.at[count] = i
-            unsorted.rows[count] = total
-            remaining[count] = number
-            numbers[count] = n
-            count += number > 0
-            most = max(most, number)
-            total += number
-            ends[row] = total
+            while masks[n] != 0:
+                i = self._read_count(node, i)
+                if i < 0:
+                    return False
+                remaining = self.number
+                if remaining == 0:
+                    break
+                if remaining > capacity - item:
+                    self.can_retry = remaining <= limit - i
+                    return False
+                while remaining > 0:
+                    i = self._read_item(items, item, i)
+                    item += 1
+                    total[0] = item
+                    if i < 0:
+                        return False
+                    remaining -= 1
+            ends[row] = item
             row += 1
             group.at[n] = i
         while row < group.stop:
-            ends[row] = total
+            ends[row] = item
             row += 1
-        if total - first < _MIN_ROUND * most:
-            for n in range(group.count):
-                group.at[n] = after[n]
-            return self._read_lists(at, null_branch, group, depth)
-        if total == first:
-            return True
-        if not self._take_item_rows(node + 1, total):
-            return False
-        lists.first = first
-        lists.stop = total
-        lists.is_dense = False
-        while count > 0:
-            unsorted.count = count
-            self._sort_lists(
-                cython.address(unsorted), numbers, remaining, most, cython.address(lists)
-            )
-            count = self._read_rounds(at, cython.address(lists), numbers, remaining, group, depth)
-            if count < 0:
-                return False
-            most -= MAX_ROUNDS
-            for n in range(count):
-                unsorted.at[n] = lists.at[n]
-                unsorted.rows[n] = lists.rows[n]
-        return self._read_postponed(at, first, total, depth)
-
-    @cython.cfunc
-    @cython.inline
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _sort_lists(
-        self,
-        unsorted: cython.pointer[Group],
-        numbers: cython.pointer[cython.uchar],
-        remaining: cython.pointer[cython.longlong],
-        most: cython.longlong,
-        lists: cython.pointer[Group],
-    ) -> cython.void:
-        """Sort lists by their remaining items, which are at most `most`, in descending order.
-
-        Lists with `MAX_ROUNDS` items or more come first, in any order.
-        """
-        places = cython.declare(cython.uchar[GROUP_SIZE])
-        old_numbers = cython.declare(cython.uchar[GROUP_SIZE])
-        old_remaining = cython.declare(cython.longlong[GROUP_SIZE])
-        top: cython.Py_ssize_t = min(most, MAX_ROUNDS)
-        key: cython.Py_ssize_t
-        place: cython.int = 0
-        size: cython.int
-        n: cython.Py_ssize_t
-        for key in range(top + 1):
-            places[key] = 0
-        for n in range(unsorted.count):
-            places[min(remaining[n], top)] += 1
-            old_numbers[n] = numbers[n]
-            old_remaining[n] = remaining[n]
-        for key in range(top, -1, -1):
-            size = places[key]
-            places[key] = place
-            place += size
-        for n in range(unsorted.count):
-            key = min(old_remaining[n], top)
-            place = places[key]
-            places[key] = place + 1
-            lists.at[place] = unsorted.at[n]
-            lists.rows[place] = unsorted.rows[n]
-            numbers[place] = old_numbers[n]
-            remaining[place] = old_remaining[n]
-        lists.count = unsorted.count
+        return True
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _read_rounds(
-        self,
-        at: cython.Py_ssize_t,
-        lists: cython.pointer[Group],
-        numbers: cython.pointer[cython.uchar],
-        remaining: cython.pointer[cython.longlong],
-        group: cython.pointer[Group],
-        depth: cython.int,
-    ) -> cython.Py_ssize_t:
-        """Read `MAX_ROUNDS` items of sorted lists, or all; return the number of the other lists.
-
-        `numbers` are the numbers in `group` of the lists. Returns −1 if it cannot read them.
-        """
-        p: cython.pointer[cython.const[cython.uchar]] = self.p
-        count: cython.Py_ssize_t = lists.count
-        items: cython.longlong = 0
-        excess: cython.int = 0
-        n: cython.Py_ssize_t
-        while True:
-            while count > 0 and remaining[count - 1] == items:
-                count -= 1
-                # The list ends with a block of no items.
-                excess |= p[lists.at[count]]
-                group.at[numbers[count]] = lists.at[count] + 1
-            if excess != 0:
-                self.has_blocks = True
-                self.can_retry = True
-                return -1
-            if count == 0 or items == MAX_ROUNDS:
-                break
-            lists.count = count
-            if not self._read_round(at, lists, depth):
-                return -1
-            for n in range(count):
-                lists.rows[n] += 1
-            items += 1
-        for n in range(count):
-            remaining[n] -= items
-        return count
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _take_item_rows(self, node: cython.Py_ssize_t, count: cython.longlong) -> cython.bint:
-        """Set the number of values of an item's nodes; return False if one is full."""
+    def _item_capacity(self, node: cython.Py_ssize_t) -> cython.longlong:
+        """Return the number of values for which a node and the nodes of its fields have room."""
         stop: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.STOP]
-        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
-        child: cython.Py_ssize_t = node
-        while child < stop:
-            at = child * tables.NODE_WIDTH
-            if count > self.nodes[at + tables.CAPACITY]:
-                self.can_retry = True
-                return False
-            if self.nodes[at + tables.STORAGE] == tables.LIST:
-                child = self.nodes[at + tables.STOP]
-            else:
-                child += 1
-        self._set_rows(node, count)
-        return True
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _read_round(
-        self, at: cython.Py_ssize_t, group: cython.pointer[Group], depth: cython.int
-    ) -> cython.bint:
-        """Read one item of each list of a group, except texts and lists in it."""
-        item: cython.longlong = self.ops[at + tables.A]
-        link: cython.Py_ssize_t
-        last: cython.Py_ssize_t
-        if self.ops[at + tables.OPCODE] == tables.AVRO_MAP:
-            # The key is a text.
-            if not self._postpone_texts(self.ops[at + tables.NODE] + 2, _NOT_NULL, group):
-                return False
-        elif self._is_record(item * tables.OP_WIDTH):
-            link = self.ops[item * tables.OP_WIDTH + tables.A]
-            last = link + self.ops[item * tables.OP_WIDTH + tables.B]
-            while link < last:
-                if not self._read_in_round(self.links[link], group, depth + 2):
-                    return False
-                link += 1
-            return True
-        return self._read_in_round(item, group, depth + 1)
+        capacity: cython.longlong = tables.MAX_OFFSET
+        while node < stop:
+            capacity = min(capacity, self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY])
+            node += 1
+        return capacity
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _is_postponed(self, op: cython.longlong) -> cython.bint:
-        """Return whether the values of an op are read after the last round."""
-        at: cython.Py_ssize_t = op * tables.OP_WIDTH
-        storage: cython.longlong
-        if self.ops[at + tables.NODE] == tables.ABSENT:
-            return False
-        storage = self._storage(at)
-        return storage == tables.VARIABLE or storage == tables.LIST
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _read_in_round(
-        self, op: cython.longlong, group: cython.pointer[Group], depth: cython.int
-    ) -> cython.bint:
-        at: cython.Py_ssize_t = op * tables.OP_WIDTH
-        null_branch: cython.int
-        ends: cython.pointer[cython.int]
+    def _read_item(
+        self, items: cython.pointer[Items], row: cython.longlong, i: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Read an item into a row of its columns; return its end, or −1."""
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        limit: cython.Py_ssize_t = self.limit
+        column: cython.pointer[Column]
+        is_null: cython.bint = False
         n: cython.Py_ssize_t
-        self._prefetch_next()
-        if not self._is_postponed(op):
-            return self._read_step(op, group, depth)
-        null_branch = self._null_branch(at)
-        at = self._value_op(at, null_branch)
-        if (
-            self.ops[at + tables.OPCODE] == tables.AVRO_STRING
-            or self.ops[at + tables.OPCODE] == tables.AVRO_BYTES
-        ):
-            return self._postpone_texts(self.ops[at + tables.NODE], null_branch, group)
-        at = self.ops[at + tables.NODE] * tables.NODE_WIDTH
-        ends = self.a32 + self.nodes[at + tables.DATA] + 1
-        for n in range(group.count):
-            ends[group.rows[n]] = group.at[n] - self.origin
-        return self._skip_each(op, group.at, group.count, self.limit, depth)
+        if items.null_branch != _NOT_NULL:
+            if i > limit or p[i] & 0xFD != 0:
+                return -1
+            is_null = p[i] == items.null_branch
+            items.valid[row] = not is_null
+            i += 1
+        for n in range(items.count):
+            column = cython.address(items.columns[n])
+            if not is_null:
+                if i > limit:
+                    return -1
+                if column.null_branch == _NOT_NULL:
+                    i = self._read_plain(column, row, i)
+                    if i < 0:
+                        return -1
+                    continue
+                if p[i] & 0xFD != 0:
+                    return -1
+                i += 1
+                if p[i - 1] != column.null_branch:
+                    i = self._read_plain(column, row, i)
+                    if i < 0:
+                        return -1
+                    continue
+            column.valid[row] = 0
+            if column.has_runs:
+                column.narrow[row] = column.used
+            else:
+                self._zero(column.node, row)
+        return i
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_plain(
+        self, column: cython.pointer[Column], row: cython.longlong, i: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Read a text or number into a row, at a position up to `limit` + 1."""
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        number: cython.longlong
+        if column.has_runs:
+            number = p[i]
+            if number & 0x81 == 0:
+                number >>= 1
+                i += 1
+            else:
+                i = self._read_number(i)
+                number = self.number
+                if i < 0 or number < 0:
+                    return -1
+            if number > self.limit - i:
+                return -1
+            if number > column.room - column.used:
+                self.can_retry = True
+                return -1
+            copy_run(column.bytes + column.used, p + i, number)
+            column.used += number
+            column.narrow[row] = column.used
+            return i + number
+        if column.opcode == tables.AVRO_INTEGER:
+            i = self._read_number(i)
+            number = self.number
+            if i < 0 or number < column.scale[tables.LOW] or number > column.scale[tables.HIGH]:
+                return -1
+            number *= column.scale[tables.MULTIPLIER]
+            if column.is_wide:
+                column.wide[row] = number
+            else:
+                column.narrow[row] = number
+            return i
+        if column.opcode == tables.AVRO_DOUBLE:
+            column.wide[row] = word(p + i)
+            return i + 8
+        column.flags[row] = p[i]
+        return i + 1 if p[i] <= 1 else -1
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _postpone_texts(
-        self, node: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
+    def _are_texts(
+        self, node: cython.Py_ssize_t, first: cython.longlong, stop: cython.longlong
     ) -> cython.bint:
-        """Store the positions of a group's texts, and skip them."""
-        masks = cython.declare(cython.longlong[GROUP_SIZE])
-        starts = cython.declare(cython.Py_ssize_t[GROUP_SIZE])
-        lengths = cython.declare(cython.longlong[GROUP_SIZE])
-        ends: cython.pointer[cython.int] = (
-            self.a32 + self.nodes[node * tables.NODE_WIDTH + tables.DATA] + 1
-        )
-        origin: cython.Py_ssize_t = self.origin
-        n: cython.Py_ssize_t
-        for n in range(group.count):
-            ends[group.rows[n]] = group.at[n] - origin
-        return self._begin_values(node, null_branch, group, masks) and self._find_texts(
-            masks, group, starts, lengths
-        )
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _read_postponed(
-        self,
-        at: cython.Py_ssize_t,
-        first: cython.longlong,
-        stop: cython.longlong,
-        depth: cython.int,
-    ) -> cython.bint:
-        """Read what rounds postponed of the items in these rows."""
-        item: cython.longlong = self.ops[at + tables.A]
-        link: cython.Py_ssize_t
-        last: cython.Py_ssize_t
-        if self.ops[at + tables.OPCODE] == tables.AVRO_MAP:
-            if not self._read_column(tables.ABSENT, self.ops[at + tables.NODE] + 2, first, stop, 0):
-                return False
-        elif self._is_record(item * tables.OP_WIDTH):
-            link = self.ops[item * tables.OP_WIDTH + tables.A]
-            last = link + self.ops[item * tables.OP_WIDTH + tables.B]
-            while link < last:
-                item = self.links[link]
-                if self._is_postponed(item) and not self._read_column(
-                    item, self.ops[item * tables.OP_WIDTH + tables.NODE], first, stop, depth + 2
-                ):
-                    return False
-                link += 1
+        """Return whether the texts in rows `[first, stop)`, the last of a node, are UTF-8."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        starts: cython.pointer[cython.int] = self.a32 + self.nodes[at + tables.DATA]
+        texts: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.BYTES]
+        start: cython.longlong = starts[first]
+        total: cython.longlong = starts[stop] - start
+        data: cython.pointer[cython.const[cython.uchar]] = self.p
+        size: cython.Py_ssize_t = self.size
+        verdict: cython.int
+        splits: cython.int = 0
+        row: cython.longlong
+        if is_ascii(texts + start, total):
             return True
-        return not self._is_postponed(item) or self._read_column(
-            item, self.ops[item * tables.OP_WIDTH + tables.NODE], first, stop, depth + 1
-        )
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _read_column(
-        self,
-        op: cython.longlong,
-        node: cython.Py_ssize_t,
-        first: cython.longlong,
-        stop: cython.longlong,
-        depth: cython.int,
-    ) -> cython.bint:
-        """Read the postponed values of an op, or the keys of maps if it is `ABSENT`."""
-        values = cython.declare(Group)
-        ends: cython.pointer[cython.int] = (
-            self.a32 + self.nodes[node * tables.NODE_WIDTH + tables.DATA] + 1
-        )
-        n: cython.Py_ssize_t
-        values.is_dense = True
-        while first < stop:
-            values.count = min(stop - first, GROUP_SIZE)
-            values.first = first
-            values.stop = first + values.count
-            for n in range(values.count):
-                values.rows[n] = first + n
-                values.at[n] = self.origin + ends[first + n]
-            if op == tables.ABSENT:
-                if not self._put_texts(node, True, _NOT_NULL, cython.address(values)):
-                    return False
-            elif not self._read_step(op, cython.address(values), depth):
-                return False
-            first = values.stop
-        return True
+        # All texts together are UTF-8, and none starts within a character.
+        verdict = is_utf8(texts + start, total, self.nodes[at + tables.BYTES_CAPACITY] - start)
+        if verdict >= 0:
+            for row in range(first, stop):
+                splits |= texts[starts[row]] & 0xC0 == 0x80 and starts[row] < starts[row + 1]
+            return verdict and not splits
+        self.p = texts
+        self.size = self.nodes[at + tables.BYTES_CAPACITY]
+        verdict = 1
+        for row in range(first, stop):
+            verdict &= self._is_text(starts[row], starts[row + 1])
+        self.p = data
+        self.size = size
+        return verdict
 
     @cython.cfunc
     @cython.nogil
@@ -1207,35 +1174,13 @@ class Shredder(ValueReader):
         starts = cython.declare(cython.Py_ssize_t[GROUP_SIZE])
         lengths = cython.declare(cython.longlong[GROUP_SIZE])
         p: cython.pointer[cython.const[cython.uchar]] = self.p
-        target: cython.pointer[cython.uchar]
-        used: cython.longlong = self.used[node]
-        total: cython.longlong
-        verdict: cython.int
-        splits: cython.int = 0
-        n: cython.Py_ssize_t
         if not self._begin_values(node, null_branch, group, masks):
             return False
         if not self._find_texts(masks, group, starts, lengths):
             return False
         if not self._put_runs(node, p, self.size - self.limit, starts, lengths, group):
             return False
-        total = self.used[node] - used
-        if not is_text or total == 0:
-            return True
-        target = self.a8 + self.nodes[node * tables.NODE_WIDTH + tables.BYTES] + used
-        if is_ascii(target, total):
-            return True
-        # All texts together are UTF-8, and none starts within a character.
-        room: cython.longlong = self.nodes[node * tables.NODE_WIDTH + tables.BYTES_CAPACITY] - used
-        verdict = is_utf8(target, total, room)
-        if verdict >= 0:
-            for n in range(group.count):
-                splits |= p[starts[n]] & 0xC0 == 0x80 and lengths[n] > 0
-            return verdict and not splits
-        for n in range(group.count):
-            if not self._is_text(starts[n], starts[n] + lengths[n]):
-                return False
-        return True
+        return not is_text or self._are_texts(node, group.first, group.stop)
 
     @cython.cfunc
     @cython.inline

@@ -81,8 +81,8 @@ OP_WIDTH = 8
     AVRO_FIXED,  # A: size in bytes
     AVRO_UUID,  # 16 bytes, converted to text
     AVRO_DECIMAL,  # A: size in bytes, ABSENT if a length precedes them; B: link of the bound
-    # A: link of B positions of symbols among the constants; C: length of the longest one, `MAX_OFFSET`
-    # if one is missing or has a number of several bytes
+    # A: link of B positions of symbols among the constants; C: length of the longest one, or
+    # `MAX_OFFSET` if one is missing or has a number of several bytes
     AVRO_ENUM,
     AVRO_ARRAY,  # A: op of an item
     AVRO_MAP,  # A: op of a value
