@@ -214,12 +214,15 @@ cdef extern from *:
         }
         return total;
     }
-    static inline void pulsar_offload_avro_run(
-            unsigned char* to, const unsigned char* from, long long length) {
+    static inline void pulsar_offload_avro_block(unsigned char* to, const unsigned char* from) {
         unsigned char block[16];
-        if (length > 16) { memcpy(to, from, (size_t)length); return; }
         memcpy(block, from, 16);
         memcpy(to, block, 16);
+    }
+    static inline void pulsar_offload_avro_run(
+            unsigned char* to, const unsigned char* from, long long length) {
+        if (length > 16) memcpy(to, from, (size_t)length);
+        else pulsar_offload_avro_block(to, from);
     }
     static inline void pulsar_offload_avro_runs(
             unsigned char* to, int* ends, const unsigned char* from, const ptrdiff_t* starts,
@@ -274,6 +277,9 @@ cdef extern from *:
     long long count_items "pulsar_offload_avro_items"(
         const unsigned char* at, const Py_ssize_t* positions, const long long* masks, Py_ssize_t count,
         Py_ssize_t* starts, unsigned char* lists, int* ends, long long first) noexcept nogil
+    # Copy 16 bytes; the ranges may overlap.
+    void copy_block "pulsar_offload_avro_block"(
+        unsigned char* to, const unsigned char* at) noexcept nogil
     # Copy a run of bytes, or 16 bytes if it is shorter.
     void copy_run "pulsar_offload_avro_run"(
         unsigned char* to, const unsigned char* at, long long length) noexcept nogil
@@ -333,4 +339,6 @@ cdef struct Items:
     Py_ssize_t count
     int null_branch
     unsigned char* valid
+    # Whether these are entries of a map, whose values are runs or integers that are not null.
+    bint is_map_of_plain
     Column columns[MAX_COLUMNS]

@@ -25,6 +25,7 @@ if cython.compiled:
         Column,
         Group,
         Items,
+        copy_block,
         copy_run,
         copy_runs,
         copy_symbols,
@@ -54,6 +55,8 @@ _MAX_STEP_DEPTH = cython.declare(cython.longlong, 8)
 _NOT_NULL = cython.declare(cython.longlong, -1)
 # A group with so many bytes takes no more payloads: its bytes should remain in the cache.
 _GROUP_BYTES = cython.declare(cython.longlong, 65536)
+# The length of a run that is copied as a block of 16 bytes, as encoded.
+_MAX_ENCODED_RUN = cython.declare(cython.longlong, 32)
 # Bytes that each step prefetches.
 _STEP_BYTES = cython.declare(cython.longlong, 768)
 
@@ -747,7 +750,9 @@ class Shredder(ValueReader):
         record: cython.Py_ssize_t = self._value_op(item, null_branch)
         link: cython.Py_ssize_t
         last: cython.Py_ssize_t
+        column: cython.pointer[Column]
         items.count = 0
+        items.is_map_of_plain = False
         items.null_branch = _NOT_NULL
         if self.ops[at + tables.OPCODE] == tables.AVRO_MAP:
             self._set_column(tables.AVRO_STRING, node + 2, cython.address(items.columns[0]))
@@ -755,6 +760,12 @@ class Shredder(ValueReader):
         if self.ops[record + tables.OPCODE] != tables.AVRO_RECORD:
             if not self._set_value_column(item, cython.address(items.columns[items.count])):
                 return False
+            column = cython.address(items.columns[items.count])
+            items.is_map_of_plain = (
+                items.count > 0
+                and column.null_branch == _NOT_NULL
+                and (column.has_runs or column.opcode == tables.AVRO_INTEGER)
+            )
             items.count += 1
             return True
         link = self.ops[record + tables.A]
@@ -896,11 +907,17 @@ class Shredder(ValueReader):
         n: cython.Py_ssize_t
         if count < 0 or count > self._item_capacity(node + 1) - first:
             return False
-        for k in range(count):
+        k = 0
+        while k < count:
+            if items.is_map_of_plain:
+                k = self._read_entries(items, lists, starts, k, count, first)
+                if k == count:
+                    break
             n = lists[k]
             starts[n] = self._read_item(items, first + k, starts[n])
+            k += 1
             if starts[n] < 0:
-                total[0] = first + k + 1
+                total[0] = first + k
                 return False
         for n in range(group.count):
             # The last block is followed by one without items.
@@ -981,6 +998,82 @@ class Shredder(ValueReader):
             capacity = min(capacity, self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY])
             node += 1
         return capacity
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_entries(
+        self,
+        items: cython.pointer[Items],
+        lists: cython.pointer[cython.uchar],
+        starts: cython.pointer[cython.Py_ssize_t],
+        k: cython.Py_ssize_t,
+        count: cython.Py_ssize_t,
+        first: cython.longlong,
+    ) -> cython.Py_ssize_t:
+        """Read entries `[k, count)` of maps up to one with a long text; return that one's number.
+
+        Entry number 0 goes to the row `first`.
+        """
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        limit: cython.Py_ssize_t = self.limit
+        size: cython.Py_ssize_t = self.size
+        key: cython.pointer[Column] = cython.address(items.columns[0])
+        value: cython.pointer[Column] = cython.address(items.columns[1])
+        keys: cython.pointer[cython.uchar] = key.bytes
+        key_ends: cython.pointer[cython.int] = key.narrow + first
+        key_used: cython.longlong = key.used
+        key_room: cython.longlong = key.room
+        values: cython.pointer[cython.uchar] = value.bytes
+        narrow: cython.pointer[cython.int] = value.narrow + first
+        wide: cython.pointer[cython.longlong] = value.wide + first
+        value_used: cython.longlong = value.used
+        value_room: cython.longlong = value.room
+        has_runs: cython.bint = value.has_runs
+        is_wide: cython.bint = value.is_wide
+        number: cython.longlong = 0
+        length: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        stop: cython.Py_ssize_t
+        while k < count:
+            i = starts[lists[k]]
+            length = p[i] if i <= limit else 1
+            i += 1
+            stop = i + (length >> 1)
+            if length & 1 != 0 or length > _MAX_ENCODED_RUN or stop > limit or key_used > key_room:
+                break
+            copy_block(keys + key_used, p + i)
+            i = stop
+            if has_runs:
+                number = p[i]
+                i += 1
+                stop = i + (number >> 1)
+                if number & 1 != 0 or number > _MAX_ENCODED_RUN or stop > limit:
+                    break
+                if value_used > value_room:
+                    break
+                copy_block(values + value_used, p + i)
+                value_used += number >> 1
+                narrow[k] = value_used
+            else:
+                stop = take_long(p, i, limit, size, cython.address(number))
+                if stop < 0 or number < value.scale[tables.LOW]:
+                    break
+                if number > value.scale[tables.HIGH]:
+                    break
+                number *= value.scale[tables.MULTIPLIER]
+                if is_wide:
+                    wide[k] = number
+                else:
+                    narrow[k] = number
+            key_used += length >> 1
+            key_ends[k] = key_used
+            starts[lists[k]] = stop
+            k += 1
+        key.used = key_used
+        value.used = value_used
+        return k
 
     @cython.cfunc
     @cython.inline
