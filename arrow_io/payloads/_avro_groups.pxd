@@ -199,6 +199,20 @@ cdef extern from *:
                 to, ends, numbers, constants, symbols, count, used, 16);
         return pulsar_offload_avro_blocks(to, ends, numbers, constants, symbols, count, used, 32);
     }
+    static inline unsigned long long pulsar_offload_avro_equal(
+            const unsigned char* bytes, ptrdiff_t count, int byte) {
+        unsigned long long found = 0;
+        ptrdiff_t n = 0;
+    #if defined(__SSE2__) && defined(__x86_64__)
+        const __m128i wanted = _mm_set1_epi8((char)byte);
+        for (; n < count; n += 16)
+            found |= (unsigned long long)_mm_movemask_epi8(_mm_cmpeq_epi8(
+                _mm_loadu_si128((const __m128i*)(bytes + n)), wanted)) << n;
+        if (count < 64) found &= (1ULL << count) - 1;
+    #endif
+        for (; n < count; n++) found |= (unsigned long long)(bytes[n] == byte) << n;
+        return found;
+    }
     static inline long long pulsar_offload_avro_items(
             const unsigned char* from, const ptrdiff_t* at, const long long* masks, ptrdiff_t count,
             ptrdiff_t* starts, unsigned char* lists, int* ends, long long first) {
@@ -277,6 +291,9 @@ cdef extern from *:
     long long count_items "pulsar_offload_avro_items"(
         const unsigned char* at, const Py_ssize_t* positions, const long long* masks, Py_ssize_t count,
         Py_ssize_t* starts, unsigned char* lists, int* ends, long long first) noexcept nogil
+    # A bit for each of up to 64 bytes that is equal to this one. 64 bytes are readable.
+    unsigned long long find_equal "pulsar_offload_avro_equal"(
+        const unsigned char* bytes, Py_ssize_t count, int byte) noexcept nogil
     # Copy 16 bytes; the ranges may overlap.
     void copy_block "pulsar_offload_avro_block"(
         unsigned char* to, const unsigned char* at) noexcept nogil

@@ -13,7 +13,7 @@ except ImportError:
     from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
-    from cython.cimports.arrow_io.core._bits import half_word, is_ascii, is_utf8, word
+    from cython.cimports.arrow_io.core._bits import half_word, is_ascii, is_utf8, lowest, word
     from cython.cimports.arrow_io.core._prefetch import prefetch_lines
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._avro_groups import (
@@ -30,6 +30,7 @@ if cython.compiled:
         copy_runs,
         copy_symbols,
         count_items,
+        find_equal,
         read_numbers,
         split_positions,
     )
@@ -514,43 +515,15 @@ class Shredder(ValueReader):
         self, at: cython.Py_ssize_t, group: cython.pointer[Group], depth: cython.int
     ) -> cython.bint:
         """Read a group's values of a union, branch by branch."""
-        sorted_at = cython.declare(cython.Py_ssize_t[GROUP_SIZE])
-        sorted_rows = cython.declare(cython.longlong[GROUP_SIZE])
-        numbers = cython.declare(cython.uchar[GROUP_SIZE])
-        places = cython.declare(cython.uchar[MAX_BRANCHES])
         branches = cython.declare(cython.uchar[GROUP_SIZE])
         values = cython.declare(Group)
-        p: cython.pointer[cython.const[cython.uchar]] = self.p
-        limit: cython.Py_ssize_t = self.limit
-        branch_count: cython.int = self.ops[at + tables.B]
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
-        child: cython.Py_ssize_t
+        present: cython.int = self._find_branches(self.ops[at + tables.B], group, branches)
         branch: cython.int
-        op: cython.Py_ssize_t
-        place: cython.int
-        size: cython.int
-        n: cython.Py_ssize_t
-        for branch in range(branch_count):
-            places[branch] = 0
-        for n in range(group.count):
-            branch = p[group.at[n]] if group.at[n] <= limit else 1
-            if branch & 0x81 != 0 or branch >> 1 >= branch_count:
-                return False
-            branches[n] = branch >> 1
-            places[branch >> 1] += 1
-        place = 0
-        for branch in range(branch_count):
-            size = places[branch]
-            places[branch] = place
-            place += size
-        for n in range(group.count):
-            place = places[branches[n]]
-            places[branches[n]] = place + 1
-            sorted_at[place] = group.at[n] + 1
-            sorted_rows[place] = group.rows[n]
-            numbers[place] = n
+        child: cython.Py_ssize_t = node + 1
+        if present < 0:
+            return False
         # Each row is null in all members but one. Rows of null records have no values, either.
-        child = node + 1
         while child < self.nodes[node * tables.NODE_WIDTH + tables.STOP]:
             self._blank(child, group.first, group.stop)
             if self.nodes[child * tables.NODE_WIDTH + tables.STORAGE] == tables.LIST:
@@ -560,30 +533,87 @@ class Shredder(ValueReader):
         values.first = group.first
         values.stop = group.stop
         values.is_dense = False
-        place = 0
-        for branch in range(branch_count):
-            op = self.links[self.ops[at + tables.A] + branch] * tables.OP_WIDTH
-            # The place after the last value of the branch.
-            values.count = places[branch] - place
-            for n in range(values.count):
-                values.at[n] = sorted_at[place + n]
-                values.rows[n] = sorted_rows[place + n]
-            if self.ops[op + tables.OPCODE] == tables.AVRO_NULL:
-                self._set_valid(node, node + 1, cython.address(values), 0)
-            else:
-                op = self.ops[op + tables.A]
-                child = self.ops[op * tables.OP_WIDTH + tables.NODE]
-                self._set_valid(
-                    child,
-                    self.nodes[child * tables.NODE_WIDTH + tables.STOP],
-                    cython.address(values),
-                    1,
-                )
-                if not self._read_step(op, cython.address(values), depth):
-                    return False
-            for n in range(values.count):
-                group.at[numbers[place + n]] = values.at[n]
-            place = places[branch]
+        for branch in range(MAX_BRANCHES):
+            if (present >> branch) & 1 and not self._read_branch(
+                self.links[self.ops[at + tables.A] + branch] * tables.OP_WIDTH,
+                2 * branch,
+                branches,
+                cython.address(values),
+                group,
+                depth,
+            ):
+                return False
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _find_branches(
+        self,
+        branch_count: cython.longlong,
+        group: cython.pointer[Group],
+        branches: cython.pointer[cython.uchar],
+    ) -> cython.int:
+        """Read the encoded branch of each value; return a bit for each branch, or −1."""
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        limit: cython.Py_ssize_t = self.limit
+        rest: cython.Py_ssize_t = 0
+        bits: cython.uchar = 0
+        greatest: cython.uchar = 0
+        present: cython.int = 0
+        n: cython.Py_ssize_t
+        for n in range(group.count):
+            rest |= limit - group.at[n]
+        if rest < 0:
+            return -1
+        for n in range(group.count):
+            branches[n] = p[group.at[n]]
+        for n in range(group.count):
+            bits |= branches[n]
+            greatest = max(greatest, branches[n])
+        if bits & 0x81 != 0 or greatest >> 1 >= branch_count:
+            return -1
+        for n in range(group.count):
+            present |= 1 << (branches[n] >> 1)
+        return present
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_branch(
+        self,
+        op: cython.Py_ssize_t,
+        branch: cython.int,
+        branches: cython.pointer[cython.uchar],
+        values: cython.pointer[Group],
+        group: cython.pointer[Group],
+        depth: cython.int,
+    ) -> cython.bint:
+        """Read the values of a group that have a branch, which is encoded; the op is its own."""
+        numbers = cython.declare(cython.uchar[GROUP_SIZE])
+        node: cython.Py_ssize_t = self.ops[op + tables.NODE]
+        count: cython.Py_ssize_t = 0
+        n: cython.Py_ssize_t
+        found: cython.ulonglong = find_equal(branches, group.count, branch)
+        while found != 0:
+            n = lowest(found)
+            found &= found - 1
+            values.at[count] = group.at[n] + 1
+            values.rows[count] = group.rows[n]
+            numbers[count] = n
+            count += 1
+        values.count = count
+        if self.ops[op + tables.OPCODE] == tables.AVRO_NULL:
+            self._set_valid(node, node + 1, values, 0)
+        else:
+            op = self.ops[op + tables.A]
+            node = self.ops[op * tables.OP_WIDTH + tables.NODE]
+            self._set_valid(node, self.nodes[node * tables.NODE_WIDTH + tables.STOP], values, 1)
+            if not self._read_step(op, values, depth):
+                return False
+        for n in range(count):
+            group.at[numbers[n]] = values.at[n]
         return True
 
     @cython.cfunc
@@ -1327,6 +1357,8 @@ class Shredder(ValueReader):
         """Append a run of bytes to a node for each value; `readable` bytes follow every run."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         dense_ends = cython.declare(cython.int[GROUP_SIZE])
+        row_lengths = cython.declare(cython.longlong[GROUP_SIZE])
+        end: cython.longlong
         ends: cython.pointer[cython.int] = self.a32 + self.nodes[at + tables.DATA] + 1
         used: cython.longlong = self.used[node]
         row: cython.longlong = group.first
@@ -1352,17 +1384,15 @@ class Shredder(ValueReader):
                 self.a8 + self.nodes[at + tables.BYTES], dense_ends, source, starts, lengths,
                 group.count, used, most,
             )  # fmt: skip
+            # Without a branch for each row that has no value.
+            for n in range(group.stop - row):
+                row_lengths[n] = 0
             for n in range(group.count):
-                while row < group.rows[n]:
-                    ends[row] = used
-                    row += 1
-                used = dense_ends[n]
-                ends[row] = used
-                row += 1
-            while row < group.stop:
-                ends[row] = used
-                row += 1
-            used -= total
+                row_lengths[group.rows[n] - row] = lengths[n]
+            end = used
+            for n in range(group.stop - row):
+                end += row_lengths[n]
+                ends[row + n] = end
         self.used[node] = used + total
         return True
 
