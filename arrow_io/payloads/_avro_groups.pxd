@@ -59,6 +59,47 @@ cdef extern from *:
         return n;
     }
     #endif
+    #if defined(__x86_64__) && defined(__GNUC__)
+    __attribute__((target("avx2")))
+    static ptrdiff_t pulsar_offload_avro_four_nulls(
+            const unsigned char* branches, ptrdiff_t* at, ptrdiff_t count, int null_branch,
+            long long* masks) {
+        const __m256i null = _mm256_set1_epi64x(null_branch), ones = _mm256_set1_epi64x(-1);
+        ptrdiff_t n = 0;
+        for (; count - n >= 4; n += 4) {
+            int four;
+            __m256i is_null;
+            memcpy(&four, branches + n, 4);
+            is_null = _mm256_cmpeq_epi64(_mm256_cvtepu8_epi64(_mm_cvtsi32_si128(four)), null);
+            _mm256_storeu_si256((__m256i*)(masks + n), _mm256_xor_si256(is_null, ones));
+            _mm256_storeu_si256(
+                (__m256i*)(at + n),
+                _mm256_sub_epi64(_mm256_loadu_si256((const __m256i*)(at + n)), ones));
+        }
+        return n;
+    }
+    #endif
+    static inline int pulsar_offload_avro_nulls(
+            const unsigned char* from, ptrdiff_t* at, ptrdiff_t count, int null_branch,
+            unsigned char* valid, long long* masks) {
+        unsigned char bits = 0;
+        ptrdiff_t n;
+        for (n = 0; n < count; n++) valid[n] = from[at[n]];
+        n = 0;
+    #if defined(__x86_64__) && defined(__GNUC__)
+        if (__builtin_cpu_supports("avx2"))
+            n = pulsar_offload_avro_four_nulls(valid, at, count, null_branch, masks);
+    #endif
+        for (; n < count; n++) {
+            masks[n] = -(long long)(valid[n] != null_branch);
+            at[n]++;
+        }
+        for (n = 0; n < count; n++) {
+            bits |= valid[n];
+            valid[n] = valid[n] != null_branch;
+        }
+        return (bits & 0xFD) == 0;
+    }
     /* Two varints at a time: a branch on their lengths is hard to predict. */
     static inline ptrdiff_t pulsar_offload_avro_numbers(
             const unsigned char* from, ptrdiff_t* at, const long long* masks, long long* numbers,
@@ -228,6 +269,13 @@ cdef extern from *:
         }
         return total;
     }
+    /* Compilers turn this into one load of swapped bytes. */
+    static inline long long pulsar_offload_avro_big_endian(const unsigned char* from) {
+        return (long long)(
+            (uint64_t)from[0] << 56 | (uint64_t)from[1] << 48 | (uint64_t)from[2] << 40
+            | (uint64_t)from[3] << 32 | (uint64_t)from[4] << 24 | (uint64_t)from[5] << 16
+            | (uint64_t)from[6] << 8 | (uint64_t)from[7]);
+    }
     static inline void pulsar_offload_avro_block(unsigned char* to, const unsigned char* from) {
         unsigned char block[16];
         memcpy(block, from, 16);
@@ -294,6 +342,14 @@ cdef extern from *:
     # A bit for each of up to 64 bytes that is equal to this one. 64 bytes are readable.
     unsigned long long find_equal "pulsar_offload_avro_equal"(
         const unsigned char* bytes, Py_ssize_t count, int byte) noexcept nogil
+    # Read the branches of values in unions of null and another type, and move the positions to their
+    # ends. Set for each value whether it is valid, and its mask: -1, or 0 if it is null. Return
+    # whether all branches are valid.
+    bint read_nulls "pulsar_offload_avro_nulls"(
+        const unsigned char* at, Py_ssize_t* positions, Py_ssize_t count, int null_branch,
+        unsigned char* valid, long long* masks) noexcept nogil
+    # Eight bytes as a big-endian number.
+    long long big_endian "pulsar_offload_avro_big_endian"(const unsigned char* at) noexcept nogil
     # Copy 16 bytes; the ranges may overlap.
     void copy_block "pulsar_offload_avro_block"(
         unsigned char* to, const unsigned char* at) noexcept nogil

@@ -25,12 +25,14 @@ if cython.compiled:
         Column,
         Group,
         Items,
+        big_endian,
         copy_block,
         copy_run,
         copy_runs,
         copy_symbols,
         count_items,
         find_equal,
+        read_nulls,
         read_numbers,
         split_positions,
     )
@@ -40,9 +42,6 @@ else:
     from arrow_io.payloads._avro_values_py import ValueReader
 
 _MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
-_ODD_BYTES = cython.declare(cython.ulonglong, 0x00FF00FF00FF00FF)
-_ODD_PAIRS = cython.declare(cython.ulonglong, 0x0000FFFF0000FFFF)
-_MAX_LONG = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 # Fewer payloads are not worth reading together.
 _MIN_BATCH = cython.declare(cython.Py_ssize_t, 8)
 # Number of batches without another attempt after one that could not be read together.
@@ -518,10 +517,10 @@ class Shredder(ValueReader):
         branches = cython.declare(cython.uchar[GROUP_SIZE])
         values = cython.declare(Group)
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
-        present: cython.int = self._find_branches(self.ops[at + tables.B], group, branches)
+        branch_count: cython.int = self.ops[at + tables.B]
         branch: cython.int
         child: cython.Py_ssize_t = node + 1
-        if present < 0:
+        if not self._find_branches(branch_count, group, branches):
             return False
         # Each row is null in all members but one. Rows of null records have no values, either.
         while child < self.nodes[node * tables.NODE_WIDTH + tables.STOP]:
@@ -533,8 +532,9 @@ class Shredder(ValueReader):
         values.first = group.first
         values.stop = group.stop
         values.is_dense = False
-        for branch in range(MAX_BRANCHES):
-            if (present >> branch) & 1 and not self._read_branch(
+        # Branches without values, too: texts and lists need ends in all rows.
+        for branch in range(branch_count):
+            if not self._read_branch(
                 self.links[self.ops[at + tables.A] + branch] * tables.OP_WIDTH,
                 2 * branch,
                 branches,
@@ -554,29 +554,24 @@ class Shredder(ValueReader):
         branch_count: cython.longlong,
         group: cython.pointer[Group],
         branches: cython.pointer[cython.uchar],
-    ) -> cython.int:
-        """Read the encoded branch of each value; return a bit for each branch, or −1."""
+    ) -> cython.bint:
+        """Read the encoded branch of each value; return whether all are valid, of one byte each."""
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         limit: cython.Py_ssize_t = self.limit
         rest: cython.Py_ssize_t = 0
         bits: cython.uchar = 0
         greatest: cython.uchar = 0
-        present: cython.int = 0
         n: cython.Py_ssize_t
         for n in range(group.count):
             rest |= limit - group.at[n]
         if rest < 0:
-            return -1
+            return False
         for n in range(group.count):
             branches[n] = p[group.at[n]]
         for n in range(group.count):
             bits |= branches[n]
             greatest = max(greatest, branches[n])
-        if bits & 0x81 != 0 or greatest >> 1 >= branch_count:
-            return -1
-        for n in range(group.count):
-            present |= 1 << (branches[n] >> 1)
-        return present
+        return bits & 0x81 == 0 and greatest >> 1 < branch_count
 
     @cython.cfunc
     @cython.nogil
@@ -766,8 +761,8 @@ class Shredder(ValueReader):
             return False
         return self._read_step(item, items, depth + 1)
 
-    # Plain items: if items consist of texts and numbers only, one pass reads all lists of a group, item
-    # by item. The processor reads several lists at a time, because the start of each is known.
+    # Plain items: if items consist of texts and numbers only, one pass reads all lists of a group,
+    # item by item. The processor reads several lists at a time, because the start of each is known.
 
     @cython.cfunc
     @cython.nogil
@@ -918,8 +913,8 @@ class Shredder(ValueReader):
     ) -> cython.bint:
         """Read a group's arrays or maps as `_read_each_list`, unless one has many items or blocks.
 
-        Leaves `total` if it has. Any number of items is hard to predict, so one loop reads those of all
-        lists.
+        Leaves `total` if it has. A list's number of items is hard to predict, so one loop reads the
+        items of all lists.
         """
         lists = cython.declare(cython.uchar[SHORT_LIST_ROOM])
         starts = cython.declare(cython.Py_ssize_t[GROUP_SIZE])
@@ -1253,15 +1248,14 @@ class Shredder(ValueReader):
 
         Sets `masks` of each value to −1, or to 0 if it is null.
         """
+        flags = cython.declare(cython.uchar[GROUP_SIZE])
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         valid: cython.pointer[cython.uchar] = (
             self.a8 + self.nodes[node * tables.NODE_WIDTH + tables.VALID]
         )
         limit: cython.Py_ssize_t = self.limit
         rest: cython.Py_ssize_t = 0
-        excess: cython.int = 0
-        is_value: cython.int
-        i: cython.Py_ssize_t
+        is_read: cython.bint
         n: cython.Py_ssize_t
         for n in range(group.count):
             # A negative number has its highest bit set.
@@ -1272,14 +1266,12 @@ class Shredder(ValueReader):
             for n in range(group.count):
                 masks[n] = -1
             return True
+        if group.is_dense:
+            return read_nulls(p, group.at, group.count, null_branch, valid + group.first, masks)
+        is_read = read_nulls(p, group.at, group.count, null_branch, flags, masks)
         for n in range(group.count):
-            i = group.at[n]
-            excess |= p[i]
-            is_value = p[i] != null_branch
-            valid[group.rows[n]] = is_value
-            masks[n] = -is_value
-            group.at[n] = i + 1
-        return excess & 0xFD == 0
+            valid[group.rows[n]] = flags[n]
+        return is_read
 
     @cython.cfunc
     @cython.inline
@@ -1572,62 +1564,84 @@ class Shredder(ValueReader):
     def _read_decimals(
         self, op: cython.Py_ssize_t, null_branch: cython.int, group: cython.pointer[Group]
     ) -> cython.bint:
+        masks = cython.declare(cython.longlong[GROUP_SIZE])
+        starts = cython.declare(cython.Py_ssize_t[GROUP_SIZE])
+        lengths = cython.declare(cython.longlong[GROUP_SIZE])
         node: cython.Py_ssize_t = self.ops[op + tables.NODE]
-        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         p: cython.pointer[cython.const[cython.uchar]] = self.p
-        valid: cython.pointer[cython.uchar] = self.a8 + self.nodes[at + tables.VALID]
-        values: cython.pointer[cython.longlong] = self.a64 + 2 * self.nodes[at + tables.DATA]
+        limit: cython.Py_ssize_t = self.limit
         fixed_size: cython.longlong = self.ops[op + tables.A]
-        bound: cython.longlong = self.ops[op + tables.B]
-        most: cython.longlong = self.links[bound + 1]
-        is_value: cython.longlong = 1
-        excess: cython.int = 0
+        excess: cython.longlong = 0
+        rest: cython.longlong = 0
+        is_short: cython.longlong = 0
         length: cython.longlong
-        number: cython.longlong
-        row: cython.longlong
         i: cython.Py_ssize_t
         n: cython.Py_ssize_t
-        if self.links[bound] != 0 or most < 0:
-            # No number of eight bytes is out of range.
-            most = _MAX_LONG
+        if not self._begin_values(node, null_branch, group, masks):
+            return False
         for n in range(group.count):
             i = group.at[n]
-            row = group.rows[n]
-            if i > self.limit:
-                return False
-            if null_branch != _NOT_NULL:
-                excess |= p[i] & 0xFD
-                is_value = p[i] != null_branch
-                valid[row] = is_value
-                i += 1
-            length = fixed_size
-            if length == tables.ABSENT:
-                length = p[i] >> 1
-                if p[i] & 0x81 != 0 and is_value:
-                    return False
-                i += is_value
-            length &= -is_value
-            if length > self.limit - i:
-                return False
-            if 0 < length <= 8:
-                number = _swap_bytes(word(p + i))
-                number >>= 64 - 8 * length
-                if most != _MAX_LONG and (number >= most or number <= -most):
-                    return False
-                values[2 * row] = number
-                values[2 * row + 1] = number >> 63
-            elif is_value:
-                # The number goes to the row that is next by the count.
-                self.counts[node] = row
-                if not self._put_decimal(node, i, length, bound):
-                    self.counts[node] = group.stop
-                    return False
-                self.counts[node] = group.stop
-            else:
-                values[2 * row] = 0
-                values[2 * row + 1] = 0
+            length = fixed_size & masks[n]
+            if fixed_size == tables.ABSENT:
+                length = p[i] & masks[n]
+                excess |= length & 0x81
+                length >>= 1
+                i -= masks[n]
+            starts[n] = i
+            lengths[n] = length
+            # A negative number has its highest bit set.
+            rest |= limit - i - length
+            is_short |= ((length - 1) & masks[n]) | (8 - length)
             group.at[n] = i + length
-        return excess == 0
+        if excess != 0 or rest < 0:
+            return False
+        if is_short >= 0:
+            return self._put_short_decimals(op, masks, starts, lengths, group)
+        for n in range(group.count):
+            # The number goes to the row that is next by the count.
+            self.counts[node] = group.rows[n]
+            if masks[n] == 0:
+                self._zero(node, group.rows[n])
+            elif not self._put_decimal(node, starts[n], lengths[n], self.ops[op + tables.B]):
+                break
+        else:
+            excess = 1
+        self.counts[node] = group.stop
+        return excess != 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_short_decimals(
+        self,
+        op: cython.Py_ssize_t,
+        masks: cython.pointer[cython.longlong],
+        starts: cython.pointer[cython.Py_ssize_t],
+        lengths: cython.pointer[cython.longlong],
+        group: cython.pointer[Group],
+    ) -> cython.bint:
+        """Write a group's numbers of one to eight bytes; return False if one is out of range."""
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        at: cython.Py_ssize_t = self.ops[op + tables.NODE] * tables.NODE_WIDTH
+        values: cython.pointer[cython.longlong] = self.a64 + 2 * self.nodes[at + tables.DATA]
+        bound: cython.longlong = self.ops[op + tables.B]
+        most: cython.longlong = self.links[bound + 1]
+        greatest: cython.longlong = 0
+        least: cython.longlong = 0
+        number: cython.longlong
+        row: cython.longlong
+        n: cython.Py_ssize_t
+        for n in range(group.count):
+            row = 2 * group.rows[n]
+            number = big_endian(p + starts[n])
+            # A null has no bytes.
+            number = (number >> ((64 - 8 * lengths[n]) & 63)) & masks[n]
+            greatest = max(greatest, number)
+            least = min(least, number)
+            values[row] = number
+            values[row + 1] = number >> 63
+        # No number of eight bytes exceeds a bound of more.
+        return self.links[bound] != 0 or most < 0 or (greatest < most and least > -most)
 
     @cython.cfunc
     @cython.nogil
@@ -1696,14 +1710,3 @@ class Shredder(ValueReader):
             values[group.rows[n]] = number
             group.at[n] -= masks[n]
         return excess <= 1
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _swap_bytes(value: cython.ulonglong) -> cython.longlong:
-    """Reverse the order of the eight bytes of a number."""
-    value = ((value & _ODD_BYTES) << 8) | ((value >> 8) & _ODD_BYTES)
-    value = ((value & _ODD_PAIRS) << 16) | ((value >> 16) & _ODD_PAIRS)
-    return (value << 32) | (value >> 32)
