@@ -134,6 +134,10 @@ def test_nulls_everywhere() -> None:
     _check(avro(_WHOLE), payloads)
 
 
+_ENTRY = b"\x02\x02a\x02b\0"
+_PAIR = record(("text", "string"), ("flag", "boolean"), name="Pair")
+
+
 @pytest.mark.both_builds
 @pytest.mark.parametrize(
     ("type_", "usual", "unusual", "code"),
@@ -152,6 +156,9 @@ def test_nulls_everywhere() -> None:
         (["null", "long"], b"\0", b"\x04\x02", tables.BAD_BRANCH),
         (enum_of("A", "B" * 40), b"\0", b"\x02", None),
         (enum_of("A"), b"\0", b"\x02", tables.BAD_SYMBOL),
+        (enum_of("A"), b"\0", b"\x01", tables.BAD_SYMBOL),
+        (enum_of("A", "B" * 17), b"\0", b"\x82\0", None),
+        (enum_of(*(f"S{n}" for n in range(65))), b"\0", b"\x80\x01", None),
         (array_of("null"), b"\0", b"\x04\0", None),
         (array_of("long"), b"\0", avro_long(1 << 62) + b"\0", tables.ENDS_EARLY),
         (array_of("long"), b"\x04\x02\x04\0", b"\x04\x02\x04\x02\x06\0", None),
@@ -164,6 +171,21 @@ def test_nulls_everywhere() -> None:
         (array_of(array_of("int")), b"\x02\x02\x02\0\0", b"\x04\x02\x04\0\0\0", None),
         (map_of("string"), b"\x02\x02a\x02b\0", b"\x02\x02\xff\x02b\0", tables.BAD_UTF8),
         (map_of("double"), b"\0", b"\x02\x02a" + bytes(9), None),
+        (map_of("string"), _ENTRY, b"\x02" + sized(b"k" * 17) + sized(b"v" * 16) + b"\0", None),
+        (map_of("string"), _ENTRY, b"\x02" + sized(b"k" * 16) + sized(b"v" * 99) + b"\0", None),
+        (map_of("string"), _ENTRY, b"\x02" + sized(b"k" * 99) + b"\x03\0", tables.BAD_LENGTH),
+        (map_of("string"), _ENTRY, b"\x02\x02a\x7e", tables.BAD_LENGTH),
+        (map_of("string"), _ENTRY, b"\x02\x02a\x02b\x02\x02c\x02d\0", None),
+        (map_of("string"), _ENTRY, b"\x12" + b"\x02a\x02b" * 9 + b"\0", None),
+        (map_of("bytes"), _ENTRY, b"\x02\x02a\x02\xff\0", None),
+        (map_of("int"), b"\x02\x02a\x02\0", b"\x04\x02a\x02\x02b\x01\0", None),
+        (map_of("int"), b"\x02\x02a\x02\0", b"\x02\x02a" + avro_long(1 << 31), tables.OUT_OF_RANGE),
+        (map_of("long"), b"\x02\x02a\x02\0", b"\x02\x02a" + b"\xff" * 9 + b"\1\0", None),
+        (map_of(["null", "long"]), b"\x02\x02a\0\0", b"\x02\x02a\x02\x02\0", None),
+        (map_of(_PAIR), b"\x02\x02a\x02b\x01\0", b"\x02\x02a\x02b\x02\0", tables.BAD_BOOLEAN),
+        (array_of(_PAIR), b"\x02\x02b\x01\0", b"\x04\x02b\x01\x02\xff\0\0", tables.BAD_UTF8),
+        (array_of(["null", _PAIR]), b"\x02\x02\x02b\x01\0", b"\x04\0\x02\x02b\0\0", None),
+        (array_of(["null", _PAIR]), b"\x02\0\0", b"\x02\x04\0", tables.BAD_BRANCH),
         (decimal_of(12), b"\x02\xff", b"\x10" + b"\xff" * 7 + b"\x9c", None),
         (decimal_of(12), b"\x02\xff", b"\x12" + b"\xff" * 8 + b"\x9c", None),
         (decimal_of(12), b"\x02\xff", b"\x24" + b"\xff" * 18, None),
