@@ -926,6 +926,7 @@ class Shredder(ValueReader):
         count: cython.longlong = count_items(
             p, group.at, masks, group.count, starts, lists, ends, first
         )
+        column: cython.pointer[Column]
         excess: cython.int = 0
         is_value: cython.bint
         k: cython.Py_ssize_t
@@ -953,7 +954,10 @@ class Shredder(ValueReader):
         if excess != 0:
             self.has_blocks = True
             for n in range(items.count):
-                items.columns[n].used = self.used[items.columns[n].node]
+                column = cython.address(items.columns[n])
+                column.used = self.used[column.node]
+                for k in range(count):
+                    column.valid[total[0] + k] = 1
             return False
         for n in range(group.count):
             group.at[n] = starts[n]

@@ -183,6 +183,7 @@ _PAIR = record(("text", "string"), ("flag", "boolean"), name="Pair")
         (map_of("long"), b"\x02\x02a\x02\0", b"\x02\x02a" + b"\xff" * 9 + b"\1\0", None),
         (map_of(["null", "long"]), b"\x02\x02a\0\0", b"\x02\x02a\x02\x02\0", None),
         (map_of(_PAIR), b"\x02\x02a\x02b\x01\0", b"\x02\x02a\x02b\x02\0", tables.BAD_BOOLEAN),
+        (array_of(["null", "int"]), b"\4\0\2\2\0", b"\2\2\2\2\2\4\0", None),
         (array_of(_PAIR), b"\x02\x02b\x01\0", b"\x04\x02b\x01\x02\xff\0\0", tables.BAD_UTF8),
         (array_of(["null", _PAIR]), b"\x02\x02\x02b\x01\0", b"\x04\0\x02\x02b\0\0", None),
         (array_of(["null", _PAIR]), b"\x02\0\0", b"\x02\x04\0", tables.BAD_BRANCH),
