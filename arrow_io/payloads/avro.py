@@ -197,8 +197,9 @@ class _Compiler:
         if reader.kind == "enum":
             names = _map_symbols(writer, reader)
             symbols = builder.symbols((id(writer), id(reader)), lambda: names)
-            is_simple = 0 < len(names) <= _SHORT_NUMBERS and None not in names
-            most = max(len(each.encode()) for each in names) if is_simple else tables.MAX_OFFSET
+            lengths = [len(each.encode()) for each in names if each is not None]
+            is_simple = 0 < len(names) <= _SHORT_NUMBERS and len(lengths) == len(names)
+            most = max(lengths) if is_simple else tables.MAX_OFFSET
             return builder.set(op, tables.AVRO_ENUM, node, symbols, len(names), most)
         if reader.logical == "decimal":
             size = writer.size if writer.kind == "fixed" else tables.ABSENT
