@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from arrow_io.core import builds
+from arrow_io.core.lazy import cached_property
 from arrow_io.core.memory import allocate
 from arrow_io.errors import ChecksumError, CorruptEntryError, PulsarOffloadError
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _LARGE_BATCH_BYTES = 4096
 """Mean size of large batches in bytes."""
-_NO_FRAMES = memoryview(b"")
 
 
 def int64_view(count: int) -> tuple[pa.Buffer, memoryview]:
@@ -30,7 +30,7 @@ def int64_view(count: int) -> tuple[pa.Buffer, memoryview]:
     return buffer, memoryview(buffer).cast("q")
 
 
-@dataclass(slots=True)
+@dataclass
 class EntryRun:
     """Consecutive entries of one ledger, complete in one buffer.
 
@@ -42,7 +42,7 @@ class EntryRun:
         object_key: Name of the data object, for errors.
         data: The buffer (unsigned bytes).
         offset: Start of the buffer in the data object, in bytes.
-        frames: Positions in the buffer of the entries' data, while there is no table.
+        frames: Position in the buffer of each entry's data.
         first_entry_id: Id of the first entry, while there is no table.
         count: Number of entries.
         is_in_range: False for entries outside the task's ranges. They are read only to complete
@@ -71,12 +71,10 @@ class EntryRun:
     joined_payloads: dict[int, bytes] = field(default_factory=dict)
     _table: memoryview | None = None
 
-    @property
+    @cached_property
     def table(self) -> memoryview:
         """Entry table (`arrow_io.messages.layout`), row-major."""
-        if self._table is None:
-            return self._read_table(verify=False)
-        return self._table
+        return self._read_table(verify=False) if self._table is None else self._table
 
     def _read_table(self, *, verify: bool) -> memoryview:
         """Decode the entries into the table."""
@@ -86,7 +84,6 @@ class EntryRun:
         )
         self.possible_flags = flags if verify else flags | layout.BROKEN
         self.is_verified = verify
-        self.frames = _NO_FRAMES
         return self._table
 
     def fields(self, index: int) -> list[int]:
@@ -120,23 +117,18 @@ class EntryRun:
         """Approximate memory of the entries and their table, in bytes."""
         return self.frame_bytes + 8 * layout.ENTRY_WIDTH * self.count
 
-    def _frame(self, index: int) -> int:
-        """Return the position in the buffer of one entry's data."""
-        if self._table is None:
-            return int(self.frames[index])
-        return self.number(index, layout.FRAME)
-
     def entry_bytes(self, index: int) -> int:
         """Return the length of one entry's data in bytes."""
-        return self._frame(index) & 0xFFFFFFFF
+        length: int = self.frames[index] & 0xFFFFFFFF
+        return length
 
     def entry_start(self, index: int) -> int:
         """Return the start of one entry's header in the data object, in bytes."""
-        return self._in_object((self._frame(index) >> 32) - ENTRY_HEADER_BYTES)
+        return self._in_object((self.frames[index] >> 32) - ENTRY_HEADER_BYTES)
 
     def entry_stop(self, index: int) -> int:
         """Return the end of one entry in the data object, in bytes (exclusive)."""
-        frame = self._frame(index)
+        frame = self.frames[index]
         return self._in_object((frame >> 32) + (frame & 0xFFFFFFFF))
 
     def _in_object(self, position: int) -> int:
@@ -148,8 +140,8 @@ class EntryRun:
 
     def bytes_between(self, first: int, stop: int) -> int:
         """Return the data length of the entries `[first, stop)`, at least one, without headers."""
-        last = self._frame(stop - 1)
-        span = (last >> 32) + (last & 0xFFFFFFFF) - (self._frame(first) >> 32)
+        last: int = self.frames[stop - 1]
+        span = (last >> 32) + (last & 0xFFFFFFFF) - (self.frames[first] >> 32)
         return span - ENTRY_HEADER_BYTES * (stop - 1 - first)
 
     def stop_at_bytes(self, first: int, stop: int, size_bytes: int) -> int:
@@ -224,7 +216,7 @@ class EntryRun:
         count: int = builds.in_use.delivery.move_unflagged(self.table, self.count, mask)
         if count == self.count:
             return self
-        return replace(self, count=count, _table=self.table[: count * layout.ENTRY_WIDTH])
+        return self._with_table(self.table[: count * layout.ENTRY_WIDTH])
 
     def detach_entry(self, index: int) -> EntryRun:
         """Return one entry's row of the table, without references to the buffer or the table."""
@@ -233,7 +225,12 @@ class EntryRun:
 
     def copy_table(self) -> EntryRun:
         """Return the same entries with a copy of the table, to be flagged independently."""
-        return replace(self, _table=memoryview(bytearray(self.table)).cast("q"))
+        return self._with_table(memoryview(bytearray(self.table)).cast("q"))
+
+    def _with_table(self, table: memoryview) -> EntryRun:
+        """Return a run of the entries of another table."""
+        frames = table[layout.FRAME :: layout.ENTRY_WIDTH]
+        return replace(self, frames=frames, count=len(frames), _table=table)
 
     def flagged(self, mask: int) -> Iterator[int]:
         """Return the indexes of the entries with any flag of `mask`."""

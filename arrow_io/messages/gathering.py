@@ -61,9 +61,12 @@ class Gathering:
         self._columns: list[Gathered] = []
         self._indexes: list[int] = []  # of the batch's column that holds each gathered column
         self.properties: list[int] = []
+        self._values: list[int] = []  # columns of values
         buffers = nodes = 0
         for index, (_, each) in enumerate(named):
             parts = [each]
+            if each[:2] == _VALUE:
+                self._values.append(index)
             if each.kind == layout.GATHERED_PROPERTIES:
                 self.properties.append(index)
                 parts += _ENTRIES
@@ -135,21 +138,20 @@ class Gathering:
         """
         kind = layout.GATHERED_ROW_OFFSETS
         columns = (
-            (name, each._replace(kind=kind) if _is_value(each) else each)
+            (name, each._replace(kind=kind) if each[:2] == _VALUE else each)
             for name, each in self._named
         )
         return Gathering(columns, self._following)
 
     def attach_values(self, batch: pa.RecordBatch, values: pa.Buffer) -> pa.RecordBatch:
         """Return a batch of `without_values` with the bytes of its columns of values."""
-        for index, (_, each) in enumerate(self._named):
-            if _is_value(each):
-                column = batch.column(index)
-                validity, offsets, _ = column.buffers()
-                column = pa.Array.from_buffers(
-                    column.type, len(column), [validity, offsets, values], column.null_count
-                )
-                batch = batch.set_column(index, batch.schema.field(index), column)
+        for index in self._values:
+            column = batch.column(index)
+            validity, offsets, _ = column.buffers()
+            column = pa.Array.from_buffers(
+                column.type, len(column), [validity, offsets, values], column.null_count
+            )
+            batch = batch.set_column(index, batch.schema.field(index), column)
         return batch
 
     def _find_odd(self, notes: array[int]) -> list[tuple[int, Gathered]]:
@@ -163,10 +165,8 @@ class Gathering:
         ]
 
 
-def _is_value(column: Gathered) -> bool:
-    return column.kind == layout.GATHERED_ROW_BYTES and column.field == layout.ROW_PAYLOAD
-
-
+_VALUE: Final = (layout.GATHERED_ROW_BYTES, layout.ROW_PAYLOAD)
+"""Kind and field of a column of values."""
 _ENTRIES: Final = (
     Gathered(layout.GATHERED_NAMES, 0, _TEXT),
     Gathered(layout.GATHERED_VALUES, 0, _TEXT),
