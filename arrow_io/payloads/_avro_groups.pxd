@@ -370,6 +370,8 @@ cdef enum:
     SHORT_LIST_ROOM = 520
     # Items with more values are found before they are read.
     MAX_COLUMNS = 16
+    # Rounds between two sorts of the lists that have more items; less than `GROUP_SIZE`.
+    MAX_ROUNDS = 63
     # Bytes that `copy_runs` may copy after a run.
     RUN_PADDING = 32
 
@@ -388,14 +390,16 @@ cdef struct Group:
 
 # Where the values of an op are written, one after another.
 cdef struct Column:
+    Py_ssize_t op
     long long opcode
     Py_ssize_t node
     int null_branch
-    # Whether the values are runs of bytes: texts or bytes.
+    # Whether the values are runs of bytes: texts, symbols or bytes.
     bint has_runs
     # Whether integers have eight bytes.
     bint is_wide
-    const long long* scale
+    # The scale of integers, or the positions of symbols.
+    const long long* links
     unsigned char* valid
     # The values, by their width; `narrow` are the ends of runs.
     unsigned char* flags
@@ -412,6 +416,8 @@ cdef struct Items:
     Py_ssize_t count
     int null_branch
     unsigned char* valid
+    # Whether any of the values are runs.
+    bint has_runs
     # Whether these are entries of a map, whose values are runs or integers that are not null.
     bint is_map_of_plain
     Column columns[MAX_COLUMNS]

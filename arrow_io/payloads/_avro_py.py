@@ -20,6 +20,7 @@ if cython.compiled:
         GROUP_SIZE,
         MAX_BRANCHES,
         MAX_COLUMNS,
+        MAX_ROUNDS,
         RUN_PADDING,
         SHORT_LIST_ROOM,
         Column,
@@ -57,6 +58,8 @@ _NOT_NULL = cython.declare(cython.longlong, -1)
 _GROUP_BYTES = cython.declare(cython.longlong, 65536)
 # The length of a run that is copied as a block of 16 bytes, as encoded.
 _MAX_ENCODED_RUN = cython.declare(cython.longlong, 32)
+# Rounds pay off if they have at least so many items on average.
+_MIN_ROUND = cython.declare(cython.longlong, 8)
 # Bytes that each step prefetches.
 _STEP_BYTES = cython.declare(cython.longlong, 768)
 
@@ -288,11 +291,13 @@ class Shredder(ValueReader):
                     return self._read_fields(at, group, depth)
                 return self._read_nullable_records(at, null_branch, group, depth)
             if opcode == tables.AVRO_ARRAY or opcode == tables.AVRO_MAP:
-                if self._set_items(at, cython.address(items)):
+                if not self._set_items(at, cython.address(items)):
+                    return self._read_lists(at, null_branch, group, depth)
+                if items.has_runs or items.null_branch != _NOT_NULL or self.has_blocks:
                     return self._read_plain_lists(
                         self.ops[at + tables.NODE], null_branch, cython.address(items), group
                     )
-                return self._read_lists(at, null_branch, group, depth)
+                return self._read_in_rounds(at, null_branch, cython.address(items), group, depth)
             if opcode == tables.AVRO_UNION and self._has_members(at):
                 return self._read_members(at, group, depth)
         return self._read_each(op, group, tables.ABSENT, 0, depth)
@@ -761,8 +766,9 @@ class Shredder(ValueReader):
             return False
         return self._read_step(item, items, depth + 1)
 
-    # Plain items: if items consist of texts and numbers only, one pass reads all lists of a group,
-    # item by item. The processor reads several lists at a time, because the start of each is known.
+    # Plain items: if items consist of texts, enums and numbers only, one pass reads all lists of a
+    # group, item by item. The processor reads several lists at a time, because the start of each is
+    # known. If there are only numbers, rounds read them faster: see `_read_in_rounds`.
 
     @cython.cfunc
     @cython.nogil
@@ -778,6 +784,7 @@ class Shredder(ValueReader):
         column: cython.pointer[Column]
         items.count = 0
         items.is_map_of_plain = False
+        items.has_runs = self.ops[at + tables.OPCODE] == tables.AVRO_MAP
         items.null_branch = _NOT_NULL
         if self.ops[at + tables.OPCODE] == tables.AVRO_MAP:
             self._set_column(tables.AVRO_STRING, node + 2, cython.address(items.columns[0]))
@@ -786,10 +793,12 @@ class Shredder(ValueReader):
             if not self._set_value_column(item, cython.address(items.columns[items.count])):
                 return False
             column = cython.address(items.columns[items.count])
+            items.has_runs |= column.has_runs
             items.is_map_of_plain = (
                 items.count > 0
                 and column.null_branch == _NOT_NULL
-                and (column.has_runs or column.opcode == tables.AVRO_INTEGER)
+                and (column.opcode == tables.AVRO_INTEGER or column.has_runs)
+                and column.opcode != tables.AVRO_ENUM
             )
             items.count += 1
             return True
@@ -809,6 +818,7 @@ class Shredder(ValueReader):
                 self.links[link] * tables.OP_WIDTH, cython.address(items.columns[items.count])
             ):
                 return False
+            items.has_runs |= items.columns[items.count].has_runs
             items.count += 1
             link += 1
         # An item must have bytes, so that their number is limited.
@@ -828,16 +838,23 @@ class Shredder(ValueReader):
         if opcode == tables.AVRO_INTEGER:
             if not self._is_plain_integer(at):
                 return False
+        elif opcode == tables.AVRO_FLOAT:
+            if self._storage(at) != tables.INT32:
+                return False
         elif (
             opcode != tables.AVRO_STRING
             and opcode != tables.AVRO_BYTES
+            and opcode != tables.AVRO_ENUM
             and opcode != tables.AVRO_DOUBLE
             and opcode != tables.AVRO_BOOLEAN
+            and opcode != tables.AVRO_DECIMAL
         ):
             return False
         self._set_column(opcode, self.ops[at + tables.NODE], column)
         column.null_branch = null_branch
-        column.scale = self.links + self.ops[at + tables.A]
+        column.op = at
+        if opcode == tables.AVRO_INTEGER or opcode == tables.AVRO_ENUM:
+            column.links = self.links + self.ops[at + tables.A]
         return True
 
     @cython.cfunc
@@ -858,7 +875,10 @@ class Shredder(ValueReader):
         column.room = self.nodes[at + tables.BYTES_CAPACITY] - RUN_PADDING
         column.flags = self.a8 + self.nodes[at + tables.DATA]
         column.narrow = self.a32 + self.nodes[at + tables.DATA] + column.has_runs
-        column.wide = self.a64 + self.nodes[at + tables.DATA]
+        # A decimal is two numbers.
+        column.wide = self.a64 + self.nodes[at + tables.DATA] * (
+            1 + (opcode == tables.AVRO_DECIMAL)
+        )
 
     @cython.cfunc
     @cython.nogil
@@ -1087,11 +1107,11 @@ class Shredder(ValueReader):
                 narrow[k] = value_used
             else:
                 stop = take_long(p, i, limit, size, cython.address(number))
-                if stop < 0 or number < value.scale[tables.LOW]:
+                if stop < 0 or number < value.links[tables.LOW]:
                     break
-                if number > value.scale[tables.HIGH]:
+                if number > value.links[tables.HIGH]:
                     break
-                number *= value.scale[tables.MULTIPLIER]
+                number *= value.links[tables.MULTIPLIER]
                 if is_wide:
                     wide[k] = number
                 else:
@@ -1155,7 +1175,7 @@ class Shredder(ValueReader):
     def _read_plain(
         self, column: cython.pointer[Column], row: cython.longlong, i: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Read a text or number into a row, at a position up to `limit` + 1."""
+        """Read a text, enum or number into a row, at a position up to `limit` + 1."""
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         number: cython.longlong
         if column.has_runs:
@@ -1168,21 +1188,25 @@ class Shredder(ValueReader):
                 number = self.number
                 if i < 0 or number < 0:
                     return -1
-            if number > self.limit - i:
+            if column.opcode == tables.AVRO_ENUM:
+                if number >= self.ops[column.op + tables.B]:
+                    return -1
+                # The position of a symbol that the reader lacks is negative.
+                number = column.links[number]
+                if number < 0 or not self._copy_run(
+                    column, row, self.constants + (number >> 32), number & _MASK32
+                ):
+                    return -1
+                return i
+            if number > self.limit - i or not self._copy_run(column, row, p + i, number):
                 return -1
-            if number > column.room - column.used:
-                self.can_retry = True
-                return -1
-            copy_run(column.bytes + column.used, p + i, number)
-            column.used += number
-            column.narrow[row] = column.used
             return i + number
         if column.opcode == tables.AVRO_INTEGER:
             i = self._read_number(i)
             number = self.number
-            if i < 0 or number < column.scale[tables.LOW] or number > column.scale[tables.HIGH]:
+            if i < 0 or number < column.links[tables.LOW] or number > column.links[tables.HIGH]:
                 return -1
-            number *= column.scale[tables.MULTIPLIER]
+            number *= column.links[tables.MULTIPLIER]
             if column.is_wide:
                 column.wide[row] = number
             else:
@@ -1191,8 +1215,264 @@ class Shredder(ValueReader):
         if column.opcode == tables.AVRO_DOUBLE:
             column.wide[row] = word(p + i)
             return i + 8
+        if column.opcode == tables.AVRO_FLOAT:
+            column.narrow[row] = half_word(p + i)
+            return i + 4
+        if column.opcode == tables.AVRO_DECIMAL:
+            number = self.ops[column.op + tables.A]
+            if number == tables.ABSENT:
+                i = self._read_number(i)
+                number = self.number
+            if i < 0 or number > self.limit - i:
+                return -1
+            if 1 <= number <= 8:
+                return self._read_short_decimal(column, row, i, number)
+            # The number goes to the row that is next by the count.
+            self.counts[column.node] = row
+            if not self._put_decimal(column.node, i, number, self.ops[column.op + tables.B]):
+                return -1
+            return i + number
         column.flags[row] = p[i]
         return i + 1 if p[i] <= 1 else -1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_short_decimal(
+        self,
+        column: cython.pointer[Column],
+        row: cython.longlong,
+        i: cython.Py_ssize_t,
+        length: cython.longlong,
+    ) -> cython.Py_ssize_t:
+        """Read a big-endian number of one to eight bytes into a row; return its end, or −1."""
+        bound: cython.longlong = self.ops[column.op + tables.B]
+        most: cython.longlong = self.links[bound + 1]
+        number: cython.longlong = big_endian(self.p + i)
+        number >>= 64 - 8 * length
+        column.wide[2 * row] = number
+        column.wide[2 * row + 1] = number >> 63
+        # No number of eight bytes exceeds a bound of more.
+        if self.links[bound] == 0 and most >= 0 and (number >= most or number <= -most):
+            return -1
+        return i + length
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _copy_run(
+        self,
+        column: cython.pointer[Column],
+        row: cython.longlong,
+        run: cython.pointer[cython.const[cython.uchar]],
+        length: cython.longlong,
+    ) -> cython.bint:
+        """Copy a run of bytes into a row; return whether there is room for it."""
+        if length > column.room - column.used:
+            self.can_retry = True
+            return False
+        copy_run(column.bytes + column.used, run, length)
+        column.used += length
+        column.narrow[row] = column.used
+        return True
+
+    # Rounds: the first items of all lists of a group are read together, then the second items, and
+    # so on. No item waits for the one before it, and vectors read the numbers. The lists are sorted
+    # by their number of items, so that each round reads the first of them. Texts must be appended
+    # in the order of their rows, so items with texts are not read in rounds.
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_in_rounds(
+        self,
+        at: cython.Py_ssize_t,
+        null_branch: cython.int,
+        items: cython.pointer[Items],
+        group: cython.pointer[Group],
+        depth: cython.int,
+    ) -> cython.bint:
+        """Read a group's arrays of numbers in rounds, or one by one if few have as many items."""
+        unsorted = cython.declare(Group)
+        lists = cython.declare(Group)
+        numbers = cython.declare(cython.uchar[GROUP_SIZE])
+        remaining = cython.declare(cython.longlong[GROUP_SIZE])
+        after = cython.declare(cython.Py_ssize_t[GROUP_SIZE])
+        masks = cython.declare(cython.longlong[GROUP_SIZE])
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        ends: cython.pointer[cython.int] = (
+            self.a32 + self.nodes[node * tables.NODE_WIDTH + tables.DATA] + 1
+        )
+        row: cython.longlong = group.first
+        first: cython.longlong = self.counts[node + 1]
+        total: cython.longlong = first
+        most: cython.longlong = 0
+        count: cython.Py_ssize_t = 0
+        number: cython.longlong
+        n: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        for n in range(group.count):
+            after[n] = group.at[n]
+        if not self._begin_values(node, null_branch, group, masks):
+            return False
+        for n in range(group.count):
+            i = group.at[n]
+            number = p[i] & masks[n]
+            if number & 0x81 == 0:
+                number >>= 1
+                i -= masks[n]
+            else:
+                i = self._read_block(node, i, self.limit)
+                number = self.number
+                if i < 0 or number > self.limit - i:
+                    return False
+            while row < group.rows[n]:
+                ends[row] = total
+                row += 1
+            unsorted.at[count] = i
+            unsorted.rows[count] = total
+            remaining[count] = number
+            numbers[count] = n
+            count += number > 0
+            most = max(most, number)
+            total += number
+            ends[row] = total
+            row += 1
+            group.at[n] = i
+        while row < group.stop:
+            ends[row] = total
+            row += 1
+        if total - first < _MIN_ROUND * most:
+            for n in range(group.count):
+                group.at[n] = after[n]
+            return self._read_plain_lists(node, null_branch, items, group)
+        if total > self._item_capacity(node + 1):
+            self.can_retry = True
+            return False
+        self._set_rows(node + 1, total)
+        lists.first = first
+        lists.stop = total
+        lists.is_dense = False
+        while count > 0:
+            unsorted.count = count
+            self._sort_lists(
+                cython.address(unsorted), numbers, remaining, most, cython.address(lists)
+            )
+            count = self._read_rounds(at, cython.address(lists), numbers, remaining, group, depth)
+            most -= MAX_ROUNDS
+            for n in range(count):
+                unsorted.at[n] = lists.at[n]
+                unsorted.rows[n] = lists.rows[n]
+        return count == 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _sort_lists(
+        self,
+        unsorted: cython.pointer[Group],
+        numbers: cython.pointer[cython.uchar],
+        remaining: cython.pointer[cython.longlong],
+        most: cython.longlong,
+        lists: cython.pointer[Group],
+    ) -> cython.void:
+        """Sort lists by their remaining items, which are at most `most`, in descending order.
+
+        Lists with `MAX_ROUNDS` items or more come first, in any order.
+        """
+        places = cython.declare(cython.uchar[GROUP_SIZE])
+        old_numbers = cython.declare(cython.uchar[GROUP_SIZE])
+        old_remaining = cython.declare(cython.longlong[GROUP_SIZE])
+        top: cython.Py_ssize_t = min(most, MAX_ROUNDS)
+        key: cython.Py_ssize_t
+        place: cython.int = 0
+        size: cython.int
+        n: cython.Py_ssize_t
+        for key in range(top + 1):
+            places[key] = 0
+        for n in range(unsorted.count):
+            places[min(remaining[n], top)] += 1
+            old_numbers[n] = numbers[n]
+            old_remaining[n] = remaining[n]
+        for key in range(top, -1, -1):
+            size = places[key]
+            places[key] = place
+            place += size
+        for n in range(unsorted.count):
+            key = min(old_remaining[n], top)
+            place = places[key]
+            places[key] = place + 1
+            lists.at[place] = unsorted.at[n]
+            lists.rows[place] = unsorted.rows[n]
+            numbers[place] = old_numbers[n]
+            remaining[place] = old_remaining[n]
+        lists.count = unsorted.count
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_rounds(
+        self,
+        at: cython.Py_ssize_t,
+        lists: cython.pointer[Group],
+        numbers: cython.pointer[cython.uchar],
+        remaining: cython.pointer[cython.longlong],
+        group: cython.pointer[Group],
+        depth: cython.int,
+    ) -> cython.Py_ssize_t:
+        """Read `MAX_ROUNDS` items of sorted lists, or all; return the number of the other lists.
+
+        `numbers` are the numbers in `group` of the lists. Returns −1 if it cannot read them.
+        """
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        count: cython.Py_ssize_t = lists.count
+        items: cython.longlong = 0
+        excess: cython.int = 0
+        n: cython.Py_ssize_t
+        while True:
+            while count > 0 and remaining[count - 1] == items:
+                count -= 1
+                # The list ends with a block of no items.
+                excess |= p[lists.at[count]]
+                group.at[numbers[count]] = lists.at[count] + 1
+            if excess != 0:
+                self.has_blocks = True
+                self.can_retry = True
+                return -1
+            if count == 0 or items == MAX_ROUNDS:
+                break
+            lists.count = count
+            if not self._read_round(at, lists, depth):
+                return -1
+            for n in range(count):
+                lists.rows[n] += 1
+            items += 1
+        for n in range(count):
+            remaining[n] -= items
+        return count
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _read_round(
+        self, at: cython.Py_ssize_t, group: cython.pointer[Group], depth: cython.int
+    ) -> cython.bint:
+        """Read one item of each list of a group."""
+        item: cython.Py_ssize_t = self.ops[at + tables.A] * tables.OP_WIDTH
+        link: cython.Py_ssize_t = self.ops[item + tables.A]
+        last: cython.Py_ssize_t = link + self.ops[item + tables.B]
+        self._prefetch_next()
+        if self.ops[item + tables.OPCODE] != tables.AVRO_RECORD:
+            return self._read_step(self.ops[at + tables.A], group, depth + 1)
+        while link < last:
+            if not self._read_step(self.links[link], group, depth + 2):
+                return False
+            link += 1
+        return True
 
     @cython.cfunc
     @cython.nogil

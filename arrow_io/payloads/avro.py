@@ -107,6 +107,7 @@ class _Compiler:
         self._values: dict[tuple[int, int], int] = {}
         self._skips: dict[int, int] = {}
         self._members: dict[int, _Members] = {}
+        self._enums: dict[tuple[int, int], tuple[int, int]] = {}
 
     def value(self, writer: AvroType, shape: Shape, node: int) -> int:
         """Return an op that reads a value of `writer` into a node."""
@@ -116,6 +117,20 @@ class _Compiler:
             return compiled
         op = self._values[id(writer), node] = self._builder.reserve()
         return self._value(writer, shape, node, op)
+
+    def _symbols(self, writer: AvroType, reader: AvroType) -> tuple[int, int]:
+        """Return the index of an enum's symbols, and the length in bytes of the longest.
+
+        The length is `MAX_OFFSET` if a number takes more than a byte, or the reader lacks a symbol.
+        """
+        pair = id(writer), id(reader)
+        if pair not in self._enums:
+            names = _map_symbols(writer, reader)
+            lengths = [len(each.encode()) for each in names if each is not None]
+            is_simple = 0 < len(names) <= _SHORT_NUMBERS and len(lengths) == len(names)
+            symbols = self._builder.symbols(pair, lambda: names)
+            self._enums[pair] = symbols, max(lengths) if is_simple else tables.MAX_OFFSET
+        return self._enums[pair]
 
     def _value(self, writer: AvroType, shape: Shape, node: int, op: int) -> int:
         builder = self._builder
@@ -195,12 +210,8 @@ class _Compiler:
         builder = self._builder
         reader: AvroType = shape.origin
         if reader.kind == "enum":
-            names = _map_symbols(writer, reader)
-            symbols = builder.symbols((id(writer), id(reader)), lambda: names)
-            lengths = [len(each.encode()) for each in names if each is not None]
-            is_simple = 0 < len(names) <= _SHORT_NUMBERS and len(lengths) == len(names)
-            most = max(lengths) if is_simple else tables.MAX_OFFSET
-            return builder.set(op, tables.AVRO_ENUM, node, symbols, len(names), most)
+            symbols, longest = self._symbols(writer, reader)
+            return builder.set(op, tables.AVRO_ENUM, node, symbols, len(writer.symbols), longest)
         if reader.logical == "decimal":
             size = writer.size if writer.kind == "fixed" else tables.ABSENT
             high, low = divmod(10**reader.precision, 1 << 64)

@@ -5,6 +5,7 @@ Only the compiled build reads payloads together, and only eight or more of them.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -250,18 +251,68 @@ def _map_of(keys: list[str]) -> bytes:
 
 @pytest.mark.both_builds
 @pytest.mark.parametrize("counts", [(63, 64, 65), (62, 130, 190, 0), (1, 2, 0, 64, 128)])
-@pytest.mark.parametrize("item", ["long", _nullable("string")])
-def test_many_items(counts: tuple[int, ...], item: AvroSchema) -> None:
+@pytest.mark.parametrize(
+    ("item", "value", "expected"),
+    [
+        ("long", b"\x06", 3),
+        ("float", b"\0\0\xc0\x3f", 1.5),
+        (_nullable("double"), b"\x02\0\0\0\0\0\0\xf8\x3f", 1.5),
+        ("boolean", b"\x01", True),
+        (decimal_of(12, 2), b"\x04\xff\x7f", Decimal("-1.29")),
+        (decimal_of(38, 0), b"\x12\x01" + bytes(8), Decimal(1 << 64)),
+        (enum_of("X", "YY"), b"\x02", "YY"),
+        (_nullable("string"), b"\x02\x02x", "x"),
+        (record(("n", "int"), ("f", "float")), b"\x06\0\0\xc0\x3f", {"n": 3, "f": 1.5}),
+        (
+            record(("s", "string"), ("d", decimal_of(38, 0)), ("f", "float")),
+            b"\x02x\x12\x01" + bytes(8) + b"\0\0\xc0\x3f",
+            {"s": "x", "d": Decimal(1 << 64), "f": 1.5},
+        ),
+        (
+            record(("e", enum_of("X", "YY")), ("d", _nullable(decimal_of(4, 1)))),
+            b"\x02\x02\x02\x81",
+            {"e": "YY", "d": Decimal("-12.7")},
+        ),
+    ],
+)
+def test_many_items(
+    counts: tuple[int, ...], item: AvroSchema, value: bytes, expected: object
+) -> None:
     """Arrays may have more items than are sorted for the rounds at once."""
-    value = b"\x06" if item == "long" else b"\x02\x02x"
     payloads = [
         (avro_long(count) + value * count if count else b"") + b"\0" for count in counts * 20
     ]
 
     rows = shredded_alike(avro(record(("l", array_of(item)))), payloads).rows
 
-    expected = 3 if item == "long" else "x"
     assert rows == [{"l": [expected] * count} for count in counts * 20]
+
+
+@pytest.mark.both_builds
+@pytest.mark.parametrize(
+    ("item", "sound", "odd", "code"),
+    [
+        (decimal_of(2, 0), b"\x02\x63", b"\x02\x64", tables.OUT_OF_RANGE),
+        (decimal_of(2, 0), b"\x02\x63", b"\0", tables.BAD_LENGTH),
+        (decimal_of(2, 0), b"\x02\x9d", b"\x02\x9c", tables.OUT_OF_RANGE),
+        ("boolean", b"\x01", b"\x02", tables.BAD_BOOLEAN),
+        (enum_of("X", "YY"), b"\x02", b"\x04", tables.BAD_SYMBOL),
+        (enum_of("X", "YY"), b"\x02", b"\x01", tables.BAD_SYMBOL),
+    ],
+)
+@pytest.mark.parametrize("beside", [(), (("s", "string"),)])
+def test_an_odd_item_among_many(
+    beside: tuple[tuple[str, str], ...], item: AvroSchema, sound: bytes, odd: bytes, code: int
+) -> None:
+    """Only the payload with an item that does not fit is refused, with or without texts."""
+    schema = avro(record(("l", array_of(record(*beside, ("v", item))))))
+    text = b"\x02x" if beside else b""
+    payloads = [avro_long(n) + (text + sound) * n + b"\0" for n in (1, 2, 3, 4) * 12]
+    payloads[17] = avro_long(2) + text + sound + text + odd + b"\0"
+
+    shredded = shredded_alike(schema, payloads)
+
+    assert [(each.row, each.code) for each in shredded.misfits] == [(17, code)]
 
 
 @pytest.mark.both_builds
