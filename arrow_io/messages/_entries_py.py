@@ -134,8 +134,11 @@ def find_entries(
         p = data
         f = frames
         head = mask = bytearray(_HEAD_BYTES)
+    # Ids are compared without counting beyond the last one, which may be the largest number.
+    if capacity > last_entry_id - entry_id:
+        capacity = last_entry_id - entry_id + 1
     with cython.nogil:
-        while count < capacity and entry_id <= last_entry_id:
+        while count < capacity:
             if stop - i < _ENTRY_HEADER_BYTES:
                 status = layout.CUT
                 needed = _ENTRY_HEADER_BYTES
@@ -149,7 +152,7 @@ def find_entries(
             if stored_id >= wire.TWO31:
                 stored_id -= wire.TWO32
             stored_id = stored_id * wire.TWO32 + uint32_be(p, i + 8)
-            if stored_id != entry_id:
+            if stored_id != entry_id + count:
                 status = layout.WRONG_ENTRY_ID
                 break
             if length > stop - i - _ENTRY_HEADER_BYTES:
@@ -180,7 +183,6 @@ def find_entries(
                 prefetch_lines(p + i + PREFETCHED_ENTRY_BYTES, length)
             i += length
             count += 1
-            entry_id += 1
     result[0] = count
     result[1] = i
     result[2] = status
