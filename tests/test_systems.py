@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from graphlib import TopologicalSorter
 from pathlib import Path, PureWindowsPath
 from typing import Final
 
@@ -32,6 +33,8 @@ NODES_WITH_COLONS: Final = (
     "tests/data/golden/pulsar-5.0.1/metadata-store/txn/segment-state/aborted/"
 )
 RESERVED: Final = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+BITS: Final = "arrow_io.core._bits"
+CIMPORT: Final = re.compile(r"^from ([\w.]+) cimport ", re.MULTILINE)
 C_BLOCK: Final = re.compile(r'cdef extern from \*:\n    """\n(.*?)\n    """', re.DOTALL)
 # As with Visual C++, which has neither the macros of gcc, nor its builtins and attributes.
 VISUAL_C: Final = """
@@ -216,8 +219,16 @@ def test_the_c_of_the_core_needs_no_gcc(tmp_path: Path) -> None:
     if shutil.which(compiler) is None:
         pytest.skip("there is no C compiler")
     header = ROOT / "arrow_io" / "core" / "_msvc.h"
-    files = sorted((ROOT / "arrow_io").rglob("*.pxd"), key=lambda file: file.name != "_bits.pxd")
-    blocks = [block for file in files for block in C_BLOCK.findall(file.read_text("utf-8"))]
+    texts = {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts): file.read_text("utf-8")
+        for file in (ROOT / "arrow_io").rglob("*.pxd")
+    }
+    # As in the C that Cython makes, a block comes after those of the modules that its own imports.
+    needs = {name: set(CIMPORT.findall(text)) & texts.keys() for name, text in texts.items()}
+    for name in needs.keys() - {BITS}:
+        needs[name].add(BITS)
+    names = TopologicalSorter(needs).static_order()
+    blocks = [block for name in names for block in C_BLOCK.findall(texts[name])]
     assert len(blocks) >= 5
     # A block is a string of Cython, in which a backslash is written twice.
     source = "\n".join(blocks).replace("\\\\", "\\")

@@ -2,6 +2,7 @@
 # its metadata.
 cdef extern from *:
     """
+    #include <stddef.h>
     #include <string.h>
 
     #define PULSAR_OFFLOAD_HEAD_BYTES 128
@@ -10,10 +11,10 @@ cdef extern from *:
        rounded up to a multiple of 8. */
     static inline int pulsar_offload_is_alike(
         const unsigned char* head, const unsigned char* other, const unsigned char* mask,
-        Py_ssize_t length
+        ptrdiff_t length
     ) {
         unsigned long long difference = 0;
-        Py_ssize_t i;
+        ptrdiff_t i;
         for (i = 0; i < length; i += 8) {
             unsigned long long a, b, m;
             memcpy(&a, head + i, 8);
@@ -27,7 +28,7 @@ cdef extern from *:
     const Py_ssize_t HEAD_BYTES "PULSAR_OFFLOAD_HEAD_BYTES"
     bint is_alike "pulsar_offload_is_alike"(
         const unsigned char* head, const unsigned char* other, const unsigned char* mask,
-        Py_ssize_t length
+        ptrdiff_t length
     ) noexcept nogil
     void* memcpy(void* target, const void* source, size_t length) noexcept nogil
     void* memset(void* target, int value, size_t length) noexcept nogil
