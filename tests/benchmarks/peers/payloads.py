@@ -242,6 +242,18 @@ def _maps(dice: random.Random) -> Iterator[_Record]:
         yield {"id": dice.randrange(10**6), "counts": counts, "labels": labels}
 
 
+def _lists(dice: random.Random) -> Iterator[_Record]:
+    while True:
+        yield {
+            "counts": [dice.randrange(10**6) for _ in range(dice.randrange(12))],
+            "levels": [dice.randrange(10**4) / 8 for _ in range(dice.randrange(4))],
+            "readings": [
+                {"sensor": dice.randrange(100), "value": dice.randrange(100) / 4}
+                for _ in range(dice.randrange(4))
+            ],
+        }
+
+
 def _unions(dice: random.Random) -> Iterator[_Record]:
     while True:
         amount = dice.choice((None, dice.randrange(10**6), f"{dice.randrange(100)} boxes"))
@@ -306,6 +318,11 @@ _ENUMS: Final = record(
     ("side", enum_of("BUY", "SELL") | {"name": "Side"}),
 )
 _MAPS: Final = record(("id", "long"), ("counts", map_of("long")), ("labels", map_of("string")))
+_LISTS: Final = record(
+    ("counts", array_of("long")),
+    ("levels", array_of("double")),
+    ("readings", array_of({**record(("sensor", "int"), ("value", "float")), "name": "Reading"})),
+)
 _UNIONS: Final = record(
     ("id", "long"), ("amount", ["null", "long", "string"]), ("level", ["double", "boolean"])
 )
@@ -485,6 +502,7 @@ KINDS: Final = (
     Kind("avro-decimals", partial(_as_avro, _decimals, _DECIMALS)),
     Kind("avro-enums", partial(_as_avro, _enums, _ENUMS)),
     Kind("avro-maps", partial(_as_avro, _maps, _MAPS)),
+    Kind("avro-lists", partial(_as_avro, _lists, _LISTS)),
     Kind("avro-unions", partial(_as_avro, _unions, _UNIONS)),
     Kind("avro-wide", partial(_as_avro, _wide, _WIDE), WIDE_MESSAGES),
     Kind("avro-sparse", partial(_as_avro, _sparse, _SPARSE), WIDE_MESSAGES),
