@@ -42,7 +42,7 @@ SEEK_DISTANCE_BYTES: Final = 1 << 20
 """Approximate distance of the positions from which a read can start."""
 _BLOCK_BYTES: Final = 16 << 20
 """Approximate size of the parts that tasks are made of."""
-_MAX_TABLE_ENTRIES: Final = 4096
+_MAX_RUN_ENTRIES: Final = 4096
 _RUN_BYTES: Final = 2 << 20
 _TRIAL_BYTES: Final = 1 << 20
 """Maximum bytes of entries that are held back until a sync marker follows."""
@@ -390,7 +390,7 @@ class _EntryRead:
             position = ENTRY_HEADER_BYTES + int.from_bytes(frames[:4], "big")
             key += 1
         last = min(self._last, chunk.first_key + chunk.record_count - 1)
-        capacity = min(_RUN_BYTES * chunk.record_count // len(frames) + 1, _MAX_TABLE_ENTRIES)
+        capacity = min(_RUN_BYTES * chunk.record_count // len(frames) + 1, _MAX_RUN_ENTRIES)
         while key <= last:
             ids = range(key, min(last + 1, key + capacity))
             run, position, *_ = find_run(
