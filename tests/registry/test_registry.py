@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import subprocess
-import threading
 import urllib.request
-from collections import deque
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -19,10 +14,12 @@ from arrow_io.errors import OptionError, UnknownSchemaVersionError
 from connector import open_topic, write_messages
 from connector.catalog.registry.registry import saved_answers
 from connector.catalog.registry.sources import RestApi
+from tests.stores.emulators import free_port, running
 from tests.support.registries import RECORDED, frame, recorded_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.registry
 
@@ -32,34 +29,12 @@ _SUBJECTS: Final = ("orders-value", "events-value", "readings-value#shop.Reading
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """The URL of a registry with the recorded schemas."""
-    program = Path(os.environ["APICURIO"])
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
     settings = [f"-Dquarkus.http.port={port}", "-Dquarkus.http.host=127.0.0.1"]
-    command = ["java", "-Xmx512m", *settings, "-jar", program.name]
-    with subprocess.Popen(
-        command, cwd=program.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        try:
-            _wait_until_ready(process)
-            found = f"http://127.0.0.1:{port}/apis/ccompat/v7"
-            _register(found)
-            yield found
-        finally:
-            process.terminate()
-
-
-def _wait_until_ready(process: subprocess.Popen[str]) -> None:
-    """Wait for the line that says so; what is printed later is thrown away."""
-    assert process.stdout is not None
-    lines = []
-    for line in process.stdout:
-        lines.append(line)
-        if "Listening on:" in line:
-            break
-    else:
-        pytest.fail("".join(lines))
-    threading.Thread(target=deque, args=(process.stdout, 0), daemon=True).start()
+    with running(port, "java", "-Xmx512m", *settings, "-jar", os.environ["APICURIO"]):
+        found = f"http://127.0.0.1:{port}/apis/ccompat/v7"
+        _register(found)
+        yield found
 
 
 def _register(url: str) -> None:
