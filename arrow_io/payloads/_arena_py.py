@@ -129,15 +129,13 @@ class Arena:
             self.hints = numbers[hints:]
 
     def reset(self) -> None:
-        """Forget all payloads, so that the arena can be used for other ones."""
+        """Forget all payloads, so that the arena can be used for other ones; hints are kept."""
         k: cython.Py_ssize_t
         self._use(self.numbers)
         for k in range(self.node_count * tables.NODE_WIDTH):
             self.nodes[k] = self.layout[k]
         for k in range(4 * self.node_count):
             self.counts[k] = 0
-        for k in range(self.hint_count):
-            self.hints[k] = 0
 
     @cython.final
     @cython.cfunc

@@ -8,7 +8,13 @@ cdef extern from *:
     #include <emmintrin.h>
     #endif
     static inline int pulsar_offload_json_ends(unsigned char c) {
-        return c == 0x2C || c == 0x7D || c == 0x5D;
+        return c == 0x2C || c == 0x7D || c == 0x5D || c == 0x20 || (c >= 0x09 && c <= 0x0D && c != 0x0B && c != 0x0C);
+    }
+    static inline long long pulsar_offload_json_space(
+            const unsigned char* from, long long i, long long stop) {
+        while (i < stop && from[i] <= 0x20
+            && (from[i] == 0x20 || from[i] == 0x0A || from[i] == 0x0D || from[i] == 0x09)) i++;
+        return i;
     }
     static const uint64_t pulsar_offload_json_powers[16] = {
         1ull, 10ull, 100ull, 1000ull, 10000ull, 100000ull, 1000000ull, 10000000ull, 100000000ull,
@@ -637,15 +643,19 @@ cdef extern from *:
             const unsigned char* from, long long i, long long stop, long long limit,
             long long* depth, long long* inside) {
         long long level = *depth;
-        uint64_t text = *inside ? ~UINT64_C(0) : 0;
+        uint64_t text = *inside ? ~UINT64_C(0) : 0, carry = 0;
         while (i < stop && limit - i >= 64) {
             pulsar_offload_json_marks marks = {0, 0, 0, 0, 0};
-            uint64_t odd, opens, keep = ~UINT64_C(0);
+            uint64_t odd, opens, keep = ~UINT64_C(0), next = carry;
             mark(from + i, &marks);
             if (stop - i < 64) keep = (UINT64_C(1) << (stop - i)) - 1;
-            if ((marks.slashes & keep) != 0) break;
+            if ((marks.slashes | carry) != 0)
+                marks.quotes &= ~pulsar_offload_json_escaped(marks.slashes, &next);
             odd = pulsar_offload_json_odd(marks.quotes) ^ text;
             keep &= ~odd;
+            /* Only in a string does a backslash change what follows it. */
+            if ((marks.slashes & keep) != 0) break;
+            carry = next;
             opens = marks.opens & keep;
             for (keep &= marks.opens | marks.closes; keep != 0; keep &= keep - 1) {
                 level += (opens & keep & -keep) != 0 ? 1 : -1;
@@ -659,7 +669,8 @@ cdef extern from *:
         }
         *depth = level;
         *inside = text & 1;
-        return i;
+        /* The byte after a backslash is in a string, and needs no look. */
+        return i + (long long)carry;
     }
     static __attribute__((noinline)) long long pulsar_offload_json_leap_narrow(
             const unsigned char* from, long long i, long long stop, long long limit,
@@ -795,6 +806,9 @@ cdef extern from *:
             : pulsar_offload_json_delimiters_narrow(from, i, stop, limit, places, nexts, room);
     }
     """
+    # The position of the first byte that is no white space, or stop.
+    long long skip_space "pulsar_offload_json_space"(
+        const unsigned char* at, long long i, long long stop) noexcept nogil
     # Copy the string that starts at i to a target with room for so many bytes; return the position of
     # its closing quote, or -1. `high` is 0 if all of its bytes are below 128.
     long long take_text "pulsar_offload_json_text"(
@@ -839,7 +853,7 @@ cdef extern from *:
         unsigned char* to, long long room, long long* length) noexcept nogil
     # Read `true` (1) or `false` (0) from 5 bytes; -1 for anything else.
     int take_boolean "pulsar_offload_json_boolean"(const unsigned char* at) noexcept nogil
-    # Read an integer of up to 15 digits that a comma or a bracket follows; return the position of that, or -1.
+    # Read an integer of up to 15 digits that a comma, a bracket or space follows; return the position of that, or -1.
     long long take_whole "pulsar_offload_json_whole"(
         const unsigned char* at, long long i, long long stop, long long limit,
         long long* number) noexcept nogil

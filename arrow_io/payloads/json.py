@@ -152,6 +152,7 @@ def _record(builder: ProgramBuilder, shape: Shape, node: int, op: int, writer: A
         len(fields),
         builder.reserve_hints(2 * len(fields) + 5),
         builder.link(name_table(fields)),
+        builder.reserve_hints(len(fields)),
     )
 
 

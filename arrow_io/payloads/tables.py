@@ -194,6 +194,9 @@ DELIMITERS = 512
 """Maximum number of brackets and commas of a JSON text that is read in the order of the schema. The
 first hints hold their positions; as many others the number of the next one at the same depth."""
 
+MAX_SORTED = 64
+"""Maximum number of fields of a JSON object that is read in the order of the schema."""
+
 # Kinds of JSON tokens, in the order of the ops of `JSON_UNION`.
 TOKEN_STRING, TOKEN_INTEGER, TOKEN_FRACTION, TOKEN_BOOLEAN, TOKEN_OBJECT, TOKEN_ARRAY = range(6)
 TOKENS = 6

@@ -45,7 +45,7 @@ def _without_x() -> Program:
 @pytest.fixture(params=[64, 32, 16])
 def width(request: pytest.FixtureRequest) -> Iterator[int]:
     """Width of the vectors in bytes; a processor that lacks it uses narrower ones."""
-    compiled = BUILDS["compiled"].payloads("json")
+    compiled = BUILDS["compiled"].payloads("json_values")
     yield compiled.choose_vectors(request.param)
     compiled.choose_vectors(64)
 
@@ -156,9 +156,9 @@ def test_brackets_cut_at_each_place() -> None:
 
 def test_chosen_vectors(width: int, request: pytest.FixtureRequest) -> None:
     """Wider vectors than those of a test are not used, and Python has none."""
-    most = BUILDS["compiled"].payloads("json").choose_vectors(64)
+    most = BUILDS["compiled"].payloads("json_values").choose_vectors(64)
     assert width == min(most, request.node.callspec.params["width"])
-    assert BUILDS["pure"].payloads("json").choose_vectors(64) == 0
+    assert BUILDS["pure"].payloads("json_values").choose_vectors(64) == 0
 
 
 @pytest.mark.parametrize("behind", ["", " ", ",", "x", "-", ".", "e1", "E+2", "}", '"'])
@@ -382,6 +382,127 @@ def test_records_in_random_order(seed: int, projection: list[str] | None) -> Non
     assert {misfit.row for misfit in found.misfits} <= damaged
     for number, row in enumerate(expected.rows):
         assert number in damaged or found.rows[number] == row
+
+
+_SPACED: Final = {
+    "none": {"separators": (",", ":")},
+    "one": {},
+    "lines": {"indent": 2},
+    "around": {"separators": (" ,\t", " :\r\n ")},
+}
+
+
+@pytest.mark.usefixtures("width")
+@pytest.mark.parametrize("space", _SPACED.values(), ids=_SPACED)
+@pytest.mark.parametrize("projection", [None, ["items", "paid", "total"]], ids=["all", "some"])
+@pytest.mark.parametrize("seed", range(2))
+def test_records_in_an_order_of_their_own(
+    seed: int, projection: list[str] | None, space: dict[str, Any]
+) -> None:
+    """Records that share an order, whichever it is, give what those in the schema's order give."""
+    dice = random.Random(seed)
+    shape = json_shape(parse_avro(json.dumps(_ORDERED)), "ns")
+    program = json_program(shape.select(projection) if projection else shape)
+    ranks = {name: dice.random() for name in ("before", *_field_names(_ORDERED), "last", "~")}
+    records = [_some_record(dice) for _ in range(300)]
+    payloads, damaged = [], set()
+    for number, each in enumerate(records):
+        payload = json.dumps(_ranked(each, ranks, dice), **space).encode()
+        if number % 100 > 80 and dice.random() < 0.2:
+            damaged.add(number)
+            payload = _damage(payload, dice)
+        payloads.append(payload)
+
+    found = shredded_alike(program, payloads)
+
+    expected = shredded_alike(program, [json.dumps(each).encode() for each in records])
+    assert expected.misfits == []
+    assert {misfit.row for misfit in found.misfits} <= damaged
+    for number, row in enumerate(expected.rows):
+        assert number in damaged or found.rows[number] == row
+
+
+def _field_names(schema: Any) -> set[str]:  # noqa: ANN401 - a schema as `json.loads` returns it
+    if isinstance(schema, list):
+        return {name for each in schema for name in _field_names(each)}
+    if not isinstance(schema, dict):
+        return set()
+    names = {each["name"] for each in schema.get("fields", [])}
+    return names.union(*map(_field_names, (each for each in schema.values())))
+
+
+def _ranked(value: Any, ranks: dict[str, float], dice: random.Random) -> Any:  # noqa: ANN401 - JSON
+    """The same value with its names by rank, with missing nulls and unknown fields."""
+    if isinstance(value, list):
+        return [_ranked(each, ranks, dice) for each in value]
+    if not isinstance(value, dict) or any(name in _STRINGS for name in value):
+        return value
+    fields = {
+        name: _ranked(value[name], ranks, dice)
+        for name in value
+        if value[name] is not None or dice.random() < 0.5
+    }
+    fields |= {name: 0 if name == "~" else "{,]" for name in ("before", "last", "~")}
+    if dice.random() < 0.1:
+        fields["last"] = {"a": [{}, "\\"]}
+    return {name: fields[name] for name in sorted(fields, key=ranks.__getitem__)}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "{,}", "{1}", '{"n":1,}', '{"n":1,,"t":""}', '{"n":1 "t":""}', '{"n":1]', '{"n" 1}',
+        '{"n":}', '{"n":1}}', '{"n":1,"n":2', '{"t":"a}', '{"t":"a"b}', '{"f":1.}', '{"f":.5}',
+        '{"f":01}', '{"n":tru}', '{"b":truee}', '{"b":falsE}', '{"e":"A}', '{"e":"B"}',
+        '{"e":"AA"}', '{"d":1.234}', '{"r":{"n":1,}}', '{"r":{"n":1}', '{"r":{"n":1}]}',
+        '{"r":[{"n":1}]}', '{"a":[{"n":1},]}', '{"a":[{"n":1}}', '{"a":[{"n":1}{"n":2}]}',
+        '{"a":[,{"n":1}]}', '{"a":{"n":1}}', '{"a":[}]}', '{"a":[{"n":1}]]}', '{"a":[{"n":"]"}]}',
+        '{"x":,"n":1}', '{"x":[1,],"n":1}', '{"x":{"y"},"n":1}', '{"n":1,"x":}',
+        '{"n":9223372036854775808}', "null", " ", "[]", '{"n":1}x',
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("names", [None, "rnfabted"], ids=["in order", "other order"])
+def test_what_is_wrong_among_others(wrong: str, names: str | None) -> None:
+    """It is refused, or null, as if it was read alone."""
+    inner = record(("n", "long"), ("t", "string"), ("f", "double"), name="I")
+    symbols = enum_of("A") | {"name": "S"}
+    program = json_text(
+        record(
+            ("n", "long"), ("t", "string"), ("f", "double"), ("b", "boolean"), ("e", symbols),
+            ("d", decimal_of(10, 2)), ("r", inner), ("a", array_of({**inner, "name": "J"})),
+        )
+    )  # fmt: skip
+    right: dict[str, Any] = {
+        "n": 7, "t": "text", "f": 0.5, "b": True, "e": "A", "d": 1.25,
+        "r": {"n": 1, "t": "", "f": 2},
+    }  # fmt: skip
+    right["a"] = [right["r"], {}]
+    if names is not None:
+        right = {name: right[name] for name in names}
+    text = json.dumps(right, separators=_SEPARATORS[0]).encode()
+
+    found = shredded_alike(program, [*[text] * 80, wrong.encode(), *[text] * 5])
+
+    (alone,) = shredded_alike(program, [wrong.encode()]).rows
+    assert found.rows[80] == alone
+    assert {misfit.row for misfit in found.misfits} <= {80}
+    assert len({str(row) for n, row in enumerate(found.rows) if n != 80}) == 1
+
+
+@pytest.mark.parametrize("space", _SPACED.values(), ids=_SPACED)
+def test_a_record_cut_at_each_place_among_others(space: dict[str, Any]) -> None:
+    """It ends with its payload, and those read together with it have their values."""
+    dice = random.Random(39)
+    program = json_text(_ORDERED)
+    whole = json.dumps(_some_record(dice), **space).encode()
+    others = [json.dumps(_some_record(dice), **space).encode() for _ in range(7)]
+
+    for stop in range(0, len(whole), 3):
+        found = shredded_alike(program, [*others[:3], whole[:stop], *others[3:]])
+
+        assert [misfit.row for misfit in found.misfits] == [3]
+        assert found.rows[3] is None
+        assert None not in found.rows[:3] + found.rows[4:]
 
 
 def _damage(payload: bytes, dice: random.Random) -> bytes:
