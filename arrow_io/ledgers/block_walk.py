@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 _MAX_RUN_ENTRIES = 8192
 _RUN_BYTES = 2 << 20
 """Approximate size of a run's entries in bytes: the size of a core's second-level cache."""
+_LARGE_ENTRY_BYTES = 16 << 10
+_LARGE_ENTRY_RUN_BYTES = 4 << 20
+"""As `_RUN_BYTES`, for entries whose mean size is at least `_LARGE_ENTRY_BYTES`.
+
+Most of them are batches. A plain batch is read from memory once, and a compressed one is small
+beside its messages. So a run need not fit into the cache, and fewer runs cost less.
+"""
 _REMEMBERED_DISTANCE_BYTES = 1 << 20
 _STOP_PROBLEMS = {
     layout.PADDING: "found padding or the next block instead of the expected entry",
@@ -76,7 +83,8 @@ class BlockWalk:
         self.is_remembered = self.entry_id > table.first_entry_id(self.block)
         self._inside = self.is_remembered
         mean_bytes = ENTRY_HEADER_BYTES + (ledger.length_bytes // table.entry_count)
-        self._capacity = min(_RUN_BYTES // mean_bytes + 1, _MAX_RUN_ENTRIES)
+        run_bytes = _RUN_BYTES if mean_bytes < _LARGE_ENTRY_BYTES else _LARGE_ENTRY_RUN_BYTES
+        self._capacity = min(run_bytes // mean_bytes + 1, _MAX_RUN_ENTRIES)
         self._data_name = ledger.data_name
         self._offsets = offsets
         self._memory_key = ledger.memory_key

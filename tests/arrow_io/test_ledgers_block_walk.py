@@ -74,6 +74,18 @@ def test_entries_of_every_mean_length_are_read(mean_bytes: int) -> None:
             assert _read(ledger, number, number) == [entry]
 
 
+@pytest.mark.parametrize(("mean_bytes", "run_bytes"), [(16_383, 2 * _MIB), (16_384, 4 * _MIB)])
+def test_runs_of_large_entries_are_larger(mean_bytes: int, run_bytes: int) -> None:
+    """Entries of 16 KiB on average, with their headers, are large."""
+    entries = [bytes(mean_bytes - ENTRY_HEADER_BYTES)] * 300
+
+    with _offloaded(entries, range_bytes=16 * _MIB) as ledger:
+        first, *others = ledger.data.entry_runs(0, 299, Tally())
+
+    assert first.count == run_bytes // mean_bytes + 1
+    assert first.count + sum(each.count for each in others) == 300
+
+
 def test_an_entry_a_mib_from_what_is_remembered_is_remembered() -> None:
     """It is no closer: from there on a read of it begins, at the cost of one request."""
     trace = RequestTrace()
