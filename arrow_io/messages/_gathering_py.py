@@ -286,21 +286,24 @@ class Gatherer:
         length: cython.ulonglong
         room: cython.ulonglong
         while left > 0 and i < end:
-            field, i = varint(p, i, end)
-            if i < 0:
-                return layout.BAD_PROPERTY
-            if field != tag:
-                i = _skip_field(p, i, end, field)
+            if self._read_short_property(p, i, end, tag):
+                i += 2 + p[i + 1]
+            else:
+                field, i = varint(p, i, end)
                 if i < 0:
                     return layout.BAD_PROPERTY
-                continue
-            length, i = varint(p, i, end)
-            room = end - i
-            if i < 0 or length > room:
-                return layout.BAD_PROPERTY
-            i = self._read_property(p, i, i + length)
-            if i < 0:
-                return layout.BAD_PROPERTY
+                if field != tag:
+                    i = _skip_field(p, i, end, field)
+                    if i < 0:
+                        return layout.BAD_PROPERTY
+                    continue
+                length, i = varint(p, i, end)
+                room = end - i
+                if i < 0 or length > room:
+                    return layout.BAD_PROPERTY
+                i = self._read_property(p, i, i + length)
+                if i < 0:
+                    return layout.BAD_PROPERTY
             k = begin
             if self.items - begin < layout.MAX_COMPARED_PROPERTIES:
                 while k < self.items and not _same_bytes(p, self.names[k], p, self.name):
@@ -313,6 +316,36 @@ class Gatherer:
                 self.items += 1
             left -= 1
         return 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    @cython.returns(cython.bint)
+    def _read_short_property(
+        self,
+        p: cython.pointer[cython.const[cython.uchar]],
+        i: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        tag: cython.ulonglong,
+    ):
+        """Set `name` and `value` if the field at `i` has the usual form; return whether it has.
+
+        In the usual form, the field is a property of less than 128 bytes, a name and then a value.
+        """
+        size: cython.Py_ssize_t
+        middle: cython.Py_ssize_t
+        if end - i < 6 or p[i] != tag or p[i + 1] >= 0x80 or p[i + 2] != 10 or p[i + 3] >= 0x80:
+            return False
+        size = p[i + 1]
+        middle = i + 4 + p[i + 3]
+        if size > end - i - 2 or middle + 2 > i + 2 + size:
+            return False
+        if p[middle] != 18 or p[middle + 1] >= 0x80 or middle + 2 + p[middle + 1] != i + 2 + size:
+            return False
+        self.name = pack_position(i + 4, p[i + 3])
+        self.value = pack_position(middle + 2, p[middle + 1])
+        return True
 
     @cython.cfunc
     @cython.inline
@@ -541,6 +574,8 @@ class Gatherer:
         i: cython.Py_ssize_t = 0
         stop: cython.Py_ssize_t
         part: cython.Py_ssize_t = 0
+        entry: cython.longlong
+        length: cython.longlong
         where: cython.longlong
         total: cython.longlong = 0
         t: cython.pointer[cython.longlong]
@@ -548,22 +583,23 @@ class Gatherer:
         positions: cython.pointer[cython.longlong]
         if kind == layout.GATHERED_ENTRY_BYTES:
             entries = self._numbers(kind, layout.ROW_ENTRY)
-            while i < self.count and total <= wire.MAX31:
+            while i < self.count:
                 t = self._table(part)
                 stop = self._stop(kind, part)
-                while i < stop and total <= wire.MAX31:
-                    where = t[entries[i] * layout.ENTRY_WIDTH + field]
-                    if where >= 0:
-                        total += where & wire.MASK32
-                    i += 1
+                while i < stop:
+                    entry = entries[i]
+                    where = t[entry * layout.ENTRY_WIDTH + field]
+                    length = (where & wire.MASK32) if where >= 0 else 0
+                    while i < stop and entries[i] == entry:
+                        total += length
+                        i += 1
                 part += _PART_WIDTH
             return total
         positions = self._numbers(kind, field)
         stop = self._values(kind)
-        while i < stop and total <= wire.MAX31:
-            if positions[i] >= 0:
-                total += positions[i] & wire.MASK32
-            i += 1
+        for i in range(stop):
+            # Without a branch, the compiler adds several at once. Absent positions are below 0.
+            total += positions[i] & wire.MASK32 & ~(positions[i] >> 63)
         return total
 
     # Filling

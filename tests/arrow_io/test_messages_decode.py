@@ -444,6 +444,26 @@ def test_properties_that_are_none(build: Build, inner: bytes) -> None:
     assert found.pairs == []
 
 
+@pytest.mark.parametrize("value_bytes", [0, 1, 118, 119, 120, 127, 128, 300])
+@pytest.mark.parametrize("name_bytes", [0, 1, 4, 127, 128, 300])
+def test_properties_of_every_length(build: Build, name_bytes: int, value_bytes: int) -> None:
+    """Lengths of one byte and of more, in either order of the two fields."""
+    name, value = b"n" * name_bytes, b"v" * value_bytes
+    fields = _field(b"\x0a", name), _field(b"\x12", value)
+    in_order, reversed_ = (_field(b"\x0a", b"".join(each)) for each in (fields, fields[::-1]))
+
+    for metadata in (in_order, reversed_, _property(b"m", b"w") + in_order):
+        found = properties(build, metadata, tag=_BATCH_PROPERTY)
+        assert (found.pairs[-1], found.error) == ((name, value), 0)
+        assert properties(build, metadata[:-1], tag=_BATCH_PROPERTY).error == layout.BAD_PROPERTY
+
+
+def _field(tag: bytes, data: bytes) -> bytes:
+    length = len(data)
+    varint = [length] if length < 128 else [length & 127 | 128, length >> 7]
+    return tag + bytes(varint) + data
+
+
 @pytest.mark.parametrize("behind", [b"\x28\x05", _property(b"m", b"w"), b"\xff"])
 def test_nothing_is_read_behind_the_last_property(build: Build, behind: bytes) -> None:
     """Of a message whose properties are counted, no more of them are looked for."""
