@@ -254,8 +254,9 @@ def split_batches(
         values: Receives the values of the rows, back to back; the positions of the values then
             refer to it. It has room for the rest of all bodies. Empty: the values are not copied.
         value_stop: End of the values that `values` already holds, in bytes.
-        result: Receives `[row, entry, position, batch_index, error, value_stop]`: where to resume;
-            error 0, or a `BAD_…` code for the message at that position.
+        result: Receives `[row, entry, position, batch_index, error, value_stop, body_bytes]`: where
+            to resume; error 0, or a `BAD_…` code for the message at that position; and how many
+            bytes of bodies were passed.
     """
     base: cython.Py_ssize_t
     where: cython.longlong
@@ -274,6 +275,7 @@ def split_batches(
     event_time: cython.longlong
     sequence_id: cython.longlong
     flags: cython.longlong
+    body_bytes: cython.longlong = -position
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
         r: cython.pointer[cython.longlong] = cython.address(rows[0])
@@ -355,12 +357,14 @@ def split_batches(
             first += 1
             position = 0
             batch_index = 0
+            body_bytes += end - start
     result[0] = row
     result[1] = first
     result[2] = position
     result[3] = batch_index
     result[4] = error
     result[5] = value_stop
+    result[6] = body_bytes + position
 
 
 @cython.cfunc

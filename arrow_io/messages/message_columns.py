@@ -150,7 +150,7 @@ class MessageColumns:
         self._gatherer = builds.in_use.gathering.Gatherer(self._rows, self._stride)
         self._parts: list[_TablePart] = []
         self._values = _CopiedValues()
-        self._result = array("q", bytes(8 * 6))
+        self._result = array("q", bytes(8 * 7))
 
     # Filling
 
@@ -209,6 +209,8 @@ class MessageColumns:
         values are copied at once, while their bytes are in the processor's cache, unless they take
         much more or there may be too few rows for all of the messages.
 
+        The bytes of `bodies` that are split count in `size_bytes`.
+
         Returns:
             Position of the next message, and 0 or its error code.
         """
@@ -226,7 +228,9 @@ class MessageColumns:
             data, run.table, field, cursor.entry, stop, cursor.position, cursor.batch_index,
             self._rows, self._stride, self.capacity, self.count, verify, copies, copied, result,
         )  # fmt: skip
-        row, entry, position, batch_index, code, copied = result
+        row, entry, position, batch_index, code, copied, body_bytes = result
+        if bodies is not None:
+            self.size_bytes += body_bytes
         values = data
         if copies:
             values, self._values.stop = copies, copied

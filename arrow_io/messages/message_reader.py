@@ -235,10 +235,6 @@ class MessageReader:
             cursor, code = self._columns.split_batches(
                 run, start, stop, bodies, verify=verify, value_bytes=value_bytes
             )
-            if bodies is not None:
-                self._columns.size_bytes += (
-                    run.body_bytes(start.entry, cursor.entry) - start.position + cursor.position
-                )
             is_broken = code == layout.BAD_CHECKSUM
             if code and not is_broken:
                 self._lose_rest(run, cursor, code)

@@ -197,9 +197,13 @@ class RecordBatchBuilder:
                 batches = self.requested_columns.record_batches(rows, tally)
             else:
                 batches = self._filter(rows, self.options.row_filter, tally)
+            # Do not hold messages and batches while the next ones are made.
+            del columns, rows
             for batch in batches:
                 tally.metrics.rows += batch.num_rows
                 yield batch
+                del batch
+            del batches
 
     def _filter(
         self, rows: MessageColumns, row_filter: RowFilter, tally: Tally
