@@ -112,11 +112,14 @@ class ReadMetrics:
     def add(self, other: ReadMetrics) -> Self:
         """Add the counts of another part of the same read, and return these metrics."""
         kind: Any = type(other)
-        names, values = _counts_of(kind)
-        for name, value in zip(names, values(other), strict=True):
-            if value and name != "losses":
-                setattr(self, name, getattr(self, name) + value)
-        self.losses.extend(other.losses[: MAX_LOSSES - len(self.losses)])
+        names, get_values = _counts_of(kind)
+        values = get_values(other)
+        # The walk that finds the entries of a record batch usually counts nothing.
+        if any(values):
+            for name, value in zip(names, values, strict=True):
+                if value and name != "losses":
+                    setattr(self, name, getattr(self, name) + value)
+            self.losses.extend(other.losses[: MAX_LOSSES - len(self.losses)])
         return self
 
     def drain(self) -> ReadMetrics:

@@ -286,6 +286,7 @@ class _TaskSplitter:
             limits,
             self._decryptor,
             counts,
+            messages=pending.messages,
             memory=self._memory,
         )
 
@@ -325,52 +326,70 @@ def _decode(
     decryptor: PayloadDecryptor,
     counts: ReadMetrics,
     *,
+    messages: int,
     memory: Memory,
 ) -> UnitResult:
+    """Decode a unit; `messages` is the number of messages that its entries announce."""
     # Count in a copy, because a unit may run again.
-    own_counts = ReadMetrics().add(counts)
-    parts = _decode_parts(builder, runs, limits, decryptor, own_counts, memory=memory)
-    with telemetry.operation("decode", logging.DEBUG) as operation:
-        first = next(parts)
-        operation.note(rows=sum(each.num_rows for each in first.batches))
-        if first.error is not None:
-            operation.note(error_type=type(first.error).__name__)
-    return replace(first, remaining_parts=parts)
-
-
-def _decode_parts(
-    builder: RecordBatchBuilder,
-    runs: Sequence[EntryRun],
-    limits: BatchLimits,
-    decryptor: PayloadDecryptor,
-    counts: ReadMetrics,
-    *,
-    memory: Memory,
-) -> Iterator[UnitResult]:
-    """Decode a unit in parts of about `_MAX_UNIT_BYTES`; nearly always there is only one."""
-    tally = new_tally(builder.options, counts)
+    tally = new_tally(builder.options, ReadMetrics().add(counts))
     with memory():
-        messages = builder.message_reader(runs, tally, limits, decryptor)
-    batches = builder.build(messages, tally)
+        reader = builder.message_reader(runs, tally, limits, decryptor)
+    batches = builder.build(reader, tally)
+    with telemetry.operation("decode", logging.DEBUG) as operation:
+        first, is_last = _decode_part(batches, tally.metrics, memory, messages)
+        if operation.is_observed:
+            operation.note(rows=sum(each.num_rows for each in first.batches))
+            if first.error is not None:
+                operation.note(error_type=type(first.error).__name__)
+    if is_last:
+        return first
+    return replace(first, remaining_parts=_remaining_parts(batches, tally.metrics, memory))
+
+
+def _remaining_parts(
+    batches: Iterator[pa.RecordBatch], counts: ReadMetrics, memory: Memory
+) -> Iterator[UnitResult]:
     is_last = False
     while not is_last:
-        decoded_batches: list[pa.RecordBatch] = []
-        size_bytes = 0
-        error: PulsarOffloadError | None = None
-        with memory():
-            try:
-                while size_bytes < _MAX_UNIT_BYTES and not is_last:
-                    batch = next(batches, None)
-                    if batch is None:
-                        is_last = True
-                    else:
-                        decoded_batches.append(batch)
-                        size_bytes += batch.get_total_buffer_size()
-            except PulsarOffloadError as read_error:
-                error, is_last = read_error, True
-        counts.rows = 0
-        yield UnitResult(decoded_batches, counts.drain(), error)
-        del decoded_batches
+        part, is_last = _decode_part(batches, counts, memory)
+        yield part
+        del part
+
+
+def _decode_part(
+    batches: Iterator[pa.RecordBatch], counts: ReadMetrics, memory: Memory, messages: int = -1
+) -> tuple[UnitResult, bool]:
+    """Decode about `_MAX_UNIT_BYTES` of a unit, which is nearly always all of it.
+
+    Args:
+        batches: The record batches.
+        counts: What is counted while they are decoded.
+        memory: The allocator.
+        messages: Number of rows after which no other batch is expected.
+
+    Returns:
+        The part, and whether it is the last one.
+    """
+    decoded_batches: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    error: PulsarOffloadError | None = None
+    is_last = False
+    with memory():
+        try:
+            while size_bytes < _MAX_UNIT_BYTES and not is_last:
+                batch = next(batches, None)
+                if batch is None:
+                    is_last = True
+                    continue
+                decoded_batches.append(batch)
+                rows += batch.num_rows
+                # Arrow looks at each buffer, while it holds Python's lock.
+                if rows != messages:
+                    size_bytes += batch.get_total_buffer_size()
+        except PulsarOffloadError as read_error:
+            error, is_last = read_error, True
+    counts.rows = 0
+    return UnitResult(decoded_batches, counts if is_last else counts.drain(), error), is_last
 
 
 def _read_table(unit: Callable[[], Iterator[pa.RecordBatch]], memory: Memory) -> UnitResult:

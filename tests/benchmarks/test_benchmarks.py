@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from arrow_io.messages import bodies
 from arrow_io.payloads import decoder
 from arrow_io.payloads.shredding import Shredding
 from tests.benchmarks import __main__ as bench
-from tests.benchmarks import copy_speeds, fetching, knowledge, many_cores, memory
+from tests.benchmarks import copy_speeds, fetching, knowledge, many_cores, memory, threads
 from tests.benchmarks.__main__ import (
     measure,
     measure_copies,
@@ -24,7 +25,14 @@ from tests.benchmarks.catalogs import table as table_of_catalogs
 from tests.benchmarks.clients import CLIENTS, measure_clients
 from tests.benchmarks.clients import table as table_of_clients
 from tests.benchmarks.copying import by_hand, copy
-from tests.benchmarks.decoding import SCANS, TYPED_SCANS, decompress_all, payloads, scan, store
+from tests.benchmarks.decoding import (
+    SCANS,
+    TYPED_SCANS,
+    decompress_all,
+    payloads,
+    scan,
+    store,
+)
 from tests.benchmarks.map_files import measure_map_files
 from tests.benchmarks.map_files import table as table_of_map_files
 from tests.benchmarks.offloading import ENTRY_SIZES, offload
@@ -33,11 +41,12 @@ from tests.benchmarks.querying import table as table_of_queries
 from tests.benchmarks.resident import RESIDENT_URL
 from tests.benchmarks.unwrapping import measure_unwrapping
 from tests.benchmarks.unwrapping import table as table_of_unwrapping
-from tests.support.benchmark_ledgers import BENCHMARK_LEDGERS, SINGLES
+from tests.support.benchmark_ledgers import AVRO_ZSTD, BENCHMARK_LEDGERS, SINGLES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pyarrow as pa
     from pytest_benchmark.fixture import BenchmarkFixture
 
     from tests.benchmarks.offloading import EntrySize
@@ -122,6 +131,27 @@ def test_threads_are_measured() -> None:
     assert all(0 < row.locked < 1 for row in rows)
     assert all(row.speed_up > 0 and row.cpu_ratio > 0 for row in rows)
     assert all(row.process_speed_up > 0 and row.calls > 0 for row in rows)
+
+
+def test_only_the_call_of_zstd_counts_as_unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Python does before it, such as to allocate room for the joined frames, is locked."""
+    locked_s = 0
+    allocate = bodies.allocate
+
+    def allocate_locked(size_bytes: int) -> pa.Buffer:
+        nonlocal locked_s
+        locked_s += 1
+        return allocate(size_bytes)
+
+    stored = store(AVRO_ZSTD, RESIDENT_URL, MESSAGES)
+    dataset = stored.open()
+    monkeypatch.setattr(bodies, "allocate", allocate_locked)
+    with threads.watched(lambda: locked_s) as unlocked:
+        assert scan(dataset, SCANS["all columns"]) == MESSAGES
+
+    assert locked_s >= 2
+    assert unlocked
+    assert not any(unlocked)
 
 
 def test_many_cores_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 from unittest.mock import patch
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from multiprocessing.queues import SimpleQueue
     from multiprocessing.synchronize import Barrier
 
+    import zstandard
+
     from connector.scan.topic_read import ScanTask
 
 _MODULES = ("entries", "metadata", "codecs", "columns", "gathering")
@@ -32,12 +35,8 @@ _UNLOCKED = {
     "Shredder": ("shred", "finish"),
 }
 """Classes of the core, and those of their methods that give up the lock."""
-_OF_LIBRARIES = (
-    (bodies, "_decompress_frames"),
-    (pa.ipc, "read_record_batch"),
-    (pa, "allocate_buffer"),
-)
-"""What else gives it up, but for a few steps at its begin and end, as the core does."""
+_OF_LIBRARIES = ((pa.ipc, "read_record_batch"), (pa, "allocate_buffer"))
+"""What else gives it up, but for a few steps at its begin and end, as the core and ZSTD do."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +185,7 @@ def _locked(action: Callable[[], object]) -> float:
     By the clock, of a single thread: to ask for its CPU time is a call of the system, which would
     take about as long as what stands between two calls of the core.
     """
-    with _watched(time.perf_counter) as unlocked:
+    with watched(time.perf_counter) as unlocked:
         start = time.perf_counter()
         action()
         return 1 - sum(unlocked) / (time.perf_counter() - start)
@@ -197,7 +196,7 @@ def locked_s(action: Callable[[], object]) -> float:
 
     The time of the clock's own calls is subtracted.
     """
-    with _watched(time.thread_time) as unlocked:
+    with watched(time.thread_time) as unlocked:
         start = time.thread_time()
         action()
         seconds = time.thread_time() - start
@@ -212,14 +211,21 @@ def locked_s(action: Callable[[], object]) -> float:
 
 
 @contextmanager
-def _watched(clock: Callable[[], float]) -> Iterator[list[float]]:
-    """Note the time of each call of the core and of libraries, while the context lasts."""
+def watched(clock: Callable[[], float]) -> Iterator[list[float]]:
+    """Note the time of each call of the core and of libraries, while the context lasts.
+
+    Calls by other threads that decompress with ZSTD are not noted.
+    """
     unlocked: list[float] = []
     watch = _watch(unlocked, [], clock)
     with ExitStack() as patches:
         for owner, name in _OF_LIBRARIES:
             patches.enter_context(patch.object(owner, name, watch(getattr(owner, name))))
         patches.enter_context(patch.object(builds, "in_use", _WatchedBuild(builds.in_use, watch)))
+        # Types of compiled modules cannot be patched.
+        contexts = bodies._CONTEXTS
+        zstd = _WatchedDecompressor(contexts.zstd, watch)
+        patches.enter_context(patch.object(contexts, "zstd", zstd))
         yield unlocked
 
 
@@ -268,6 +274,16 @@ class _WatchedObject:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._watched, name)
+
+
+class _WatchedDecompressor:
+    def __init__(self, zstd: zstandard.ZstdDecompressor, watch: Callable[..., Any]) -> None:
+        self._zstd = zstd
+        self._watch = watch
+
+    def stream_reader(self, *args: Any, **named: Any) -> SimpleNamespace:  # noqa: ANN401
+        reader = self._zstd.stream_reader(*args, **named)
+        return SimpleNamespace(readinto=self._watch(reader.readinto))
 
 
 class _WatchedBuild:
