@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from arrow_io.core.memory import allocate
 from arrow_io.messages import bodies
 from arrow_io.payloads import decoder
 from arrow_io.payloads.shredding import Shredding
@@ -136,7 +137,6 @@ def test_threads_are_measured() -> None:
 def test_only_the_call_of_zstd_counts_as_unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Python does before it, such as to allocate room for the joined frames, is locked."""
     locked_s = 0
-    allocate = bodies.allocate
 
     def allocate_locked(size_bytes: int) -> pa.Buffer:
         nonlocal locked_s

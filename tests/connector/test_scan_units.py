@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import weakref
 from collections import Counter
 from contextlib import closing
 from dataclasses import fields, replace
@@ -22,14 +23,14 @@ from arrow_io.core.memory import allocate
 from arrow_io.errors import ChecksumError, PulsarOffloadError
 from arrow_io.messages import layout, message_reader
 from arrow_io.messages.message_columns import MessageColumns
-from arrow_io.messages.message_reader import BatchLimits
+from arrow_io.messages.message_reader import BatchLimits, MessageReader
 from arrow_io.payloads.shredding import Shredding
 from arrow_io.read_metrics import ReadMetrics, Unit
 from arrow_io.storage.range_prefetch import RangePrefetcher
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
 from connector.scan import scan_units as cutting
-from connector.scan.execution import byte_spans, execute
+from connector.scan.execution import RecordBatchBuilder, byte_spans, execute
 from connector.scan.scan_units import scan_units
 from tests.support.buckets import (
     TOPIC,
@@ -531,3 +532,50 @@ def test_a_unit_of_growing_values_is_decoded_in_parts(monkeypatch: pytest.Monkey
     expected = [number for number in lengths if number > 20]
     assert long["items"].combine_chunks().value_lengths().to_pylist() == expected
     assert long["id"].to_pylist() == [(number - 1) % 7 for number in expected]
+
+
+def test_messages_and_batches_are_dropped_before_the_next_ones() -> None:
+    """A reader that keeps nothing holds the memory of one batch, and of what it was made from."""
+    columns: list[weakref.ref[MessageColumns]] = []
+    batches: list[weakref.ref[pa.RecordBatch]] = []
+
+    read = MessageReader._read
+
+    def watched(reader: MessageReader) -> Iterator[MessageColumns]:
+        messages = read(reader)
+        while each := next(messages, None):
+            columns.append(weakref.ref(each))
+            yield each
+            del each
+            assert not any(ref() for ref in (*columns, *batches))
+
+    entry = encode_entry([Message(payload=b"value")] * 4, batched=True)
+    with memory_bucket(offload_ledger(object_name(1), [entry] * 3)) as bucket:
+        (task,) = open_topic(bucket.url, TOPIC, value="raw", batch_rows=4).scan.plan()
+        with patch.object(MessageReader, "_read", watched):
+            for batch in execute(task):
+                batches.append(weakref.ref(batch))
+                del batch
+
+    assert len(batches) == len(columns) == 3
+
+
+def test_the_result_of_a_unit_holds_nothing_else() -> None:
+    """What it was decoded from is released while it waits for the consumer."""
+    readers: list[weakref.ref[MessageReader]] = []
+    read = RecordBatchBuilder.message_reader
+
+    def watched(*args: Any, **named: Any) -> MessageReader:  # noqa: ANN401
+        reader = read(*args, **named)
+        readers.append(weakref.ref(reader))
+        return reader
+
+    entry = encode_entry([Message(payload=b"value")] * 4, batched=True)
+    with memory_bucket(offload_ledger(object_name(1), [entry] * 3)) as bucket:
+        tasks = open_topic(bucket.url, TOPIC, value="raw", batch_rows=4).scan.plan()
+        with patch.object(RecordBatchBuilder, "message_reader", watched):
+            results = [unit() for unit in _units(tasks)]
+
+    assert sum(len(each.batches) for each in results) == 3
+    assert readers
+    assert not any(ref() for ref in readers)
