@@ -75,8 +75,8 @@ class Arena:
         items: For each node, the node with the same number of values; see `Program.item_nodes`.
         kinds: For each node, `PLAIN`, or whether its values are booleans or maps.
         observed: For each node, values and bytes per payload in an earlier batch; −1: unknown.
-        hint_count: Number of hints. For JSON, which field of a record followed which; for protobuf,
-            tokens and groups.
+        hint_count: Number of hints, which outlive the payloads; no value depends on them. For JSON,
+            the order of fields, and which followed which; for protobuf, tokens and groups.
         is_blank: Whether `_read_payload` requires that slots of omitted fields are blank.
     """
 
