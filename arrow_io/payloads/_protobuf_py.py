@@ -31,6 +31,7 @@ if cython.compiled:
     from cython.cimports.arrow_io.payloads._protobuf_steps import (
         choose_lanes,
         furthest_stop,
+        most_lanes,
         put_bytes,
         put_instants,
         put_names,
@@ -69,7 +70,7 @@ _PADDING_BYTES = cython.declare(cython.Py_ssize_t, 16)
 _VALUE_BIT = cython.declare(cython.longlong, 2)
 
 if cython.compiled:
-    choose_lanes(_LANES)
+    choose_lanes(most_lanes())
 
 
 def choose_steps(most: cython.int) -> int:

@@ -5,8 +5,8 @@
 # Sixteen bytes after the end of each message must be readable. The position never passes the end: the
 # size of a field is compared with the remaining bytes before the position advances.
 #
-# Lanes read the field in eight messages at once on processors with AVX-512, in four with AVX2. The plain
-# loops read the messages after the last eight or four, and all messages on other processors.
+# Lanes read the field in eight messages at once on Intel's processors with AVX-512, in four on others with
+# AVX2. The plain loops read the messages after the last eight or four, and all messages on other processors.
 from arrow_io.payloads._protobuf_avx2 cimport find_avx2  # its lanes in the C below
 from arrow_io.payloads._protobuf_avx512 cimport find_avx512
 
@@ -21,6 +21,15 @@ cdef extern from *:
         if (most >= 4 && pulsar_offload_find_avx2()) pulsar_offload_lanes = 4;
         if (most >= 8 && pulsar_offload_find_avx512()) pulsar_offload_lanes = 8;
         return pulsar_offload_lanes;
+    }
+
+    /* AMD's processors have AVX-512, but take longer by it to write to scattered places than one by one. */
+    static int pulsar_offload_most_lanes(void) {
+    #if defined(__x86_64__) && defined(__GNUC__)
+        __builtin_cpu_init();
+        if (__builtin_cpu_is("amd")) return 4;
+    #endif
+        return 8;
     }
 
     static long long pulsar_offload_step_furthest_any(const long long* positions, long long count) {
@@ -292,6 +301,8 @@ cdef extern from *:
         return n;
     }
     """
+    # How many messages it pays to read at once on this kind of processor, at most.
+    int most_lanes "pulsar_offload_most_lanes"() noexcept
     # Choose how many messages are read at once, at most so many; return the number: 1, 4 or 8.
     int choose_lanes "pulsar_offload_choose_lanes"(int most) noexcept
     # Return the furthest end of a payload; -1 if one is missing.
