@@ -16,6 +16,17 @@ cdef enum:
     CACHE_LINE_BYTES = 64
 
 
+# Prefetch at most so many of the bytes [next, stop), and move `next` after them: all at once would take as
+# long as reading them.
+cdef inline void prefetch_next(
+    const unsigned char* data, long long* next, long long stop, long long most
+) noexcept nogil:
+    cdef long long length = min(most, stop - next[0])
+    if length > 0:
+        prefetch_lines(data + next[0], length)
+        next[0] += length
+
+
 cdef inline void prefetch_lines(const unsigned char* at, Py_ssize_t length) noexcept nogil:
     cdef Py_ssize_t line = 0
     while line < length:

@@ -14,7 +14,7 @@ except ImportError:
 
 if cython.compiled:
     from cython.cimports.arrow_io.core._bits import half_word, is_ascii, is_utf8, lowest, word
-    from cython.cimports.arrow_io.core._prefetch import prefetch_lines
+    from cython.cimports.arrow_io.core._prefetch import prefetch_next
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._avro_groups import (
         GROUP_SIZE,
@@ -184,17 +184,6 @@ class Shredder(ValueReader):
                 return n
             size += length
         return count
-
-    @cython.cfunc
-    @cython.inline
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _prefetch_next(self) -> cython.void:
-        """Prefetch some of the next bytes; all at once would take as long as reading them."""
-        length: cython.longlong = min(_STEP_BYTES, self.prefetch_stop - self.next_read)
-        if length > 0:
-            prefetch_lines(self.p + self.next_read, length)
-            self.next_read += length
 
     @cython.cfunc
     @cython.inline
@@ -403,7 +392,7 @@ class Shredder(ValueReader):
         position: cython.longlong
         is_read: cython.bint = True
         while link < last:
-            self._prefetch_next()
+            prefetch_next(self.p, cython.address(self.next_read), self.prefetch_stop, _STEP_BYTES)
             if not self._read_step(self.links[link], group, depth + 1):
                 return False
             link += 1
@@ -1465,7 +1454,7 @@ class Shredder(ValueReader):
         item: cython.Py_ssize_t = self.ops[at + tables.A] * tables.OP_WIDTH
         link: cython.Py_ssize_t = self.ops[item + tables.A]
         last: cython.Py_ssize_t = link + self.ops[item + tables.B]
-        self._prefetch_next()
+        prefetch_next(self.p, cython.address(self.next_read), self.prefetch_stop, _STEP_BYTES)
         if self.ops[item + tables.OPCODE] != tables.AVRO_RECORD:
             return self._read_step(self.ops[at + tables.A], group, depth + 1)
         while link < last:

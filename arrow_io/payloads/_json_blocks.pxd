@@ -7,13 +7,15 @@ cdef extern from *:
     #if defined(__SSE2__)
     #include <emmintrin.h>
     #endif
+    static inline int pulsar_offload_json_is_space(unsigned char c) {
+        return c <= 0x20 && (c == 0x20 || c == 0x0A || c == 0x0D || c == 0x09);
+    }
     static inline int pulsar_offload_json_ends(unsigned char c) {
-        return c == 0x2C || c == 0x7D || c == 0x5D || c == 0x20 || (c >= 0x09 && c <= 0x0D && c != 0x0B && c != 0x0C);
+        return c == 0x2C || c == 0x7D || c == 0x5D || pulsar_offload_json_is_space(c);
     }
     static inline long long pulsar_offload_json_space(
             const unsigned char* from, long long i, long long stop) {
-        while (i < stop && from[i] <= 0x20
-            && (from[i] == 0x20 || from[i] == 0x0A || from[i] == 0x0D || from[i] == 0x09)) i++;
+        while (i < stop && pulsar_offload_json_is_space(from[i])) i++;
         return i;
     }
     static const uint64_t pulsar_offload_json_powers[16] = {

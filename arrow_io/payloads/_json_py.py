@@ -14,7 +14,7 @@ except ImportError:
     from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
-    from cython.cimports.arrow_io.core._prefetch import prefetch_lines
+    from cython.cimports.arrow_io.core._prefetch import prefetch_next
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._json_blocks import (
         begins,
@@ -51,8 +51,6 @@ _MAX_LOOKUPS = cython.declare(cython.longlong, 8)
 _STEP_BYTES = cython.declare(cython.longlong, 2048)
 _NOT_THERE = cython.declare(cython.Py_ssize_t, -1)
 _UNUSUAL = cython.declare(cython.Py_ssize_t, -2)
-# Beyond so many wrong hints, names are taken to be in random order.
-_MAX_MISSES = cython.declare(cython.longlong, 64)
 # Number of batches until it is known again whether the names are in random order.
 _SORTED_BATCHES = cython.declare(cython.longlong, 64)
 
@@ -64,8 +62,8 @@ class Shredder(ValueReader):
 
     A group is up to 64 objects at a time. Of each, a *cursor* is at its opening brace, then at the
     comma or brace after the field that was read last. All objects of a group are asked for one
-    field, then for the next. So what is done for a field is the same for each of them, and their
-    values do not wait for one another. A field that an object lacks is null.
+    field, then for the next. So each of them takes the same steps for a field, and their values do
+    not wait for one another. A field that an object lacks is null.
 
     Attributes:
         sorted_batches: Number of batches to read in the order of the schema, from now on.
@@ -98,7 +96,7 @@ class Shredder(ValueReader):
         if self.ops[tables.OPCODE] != tables.JSON_RECORD:
             return False
         misses = self.ops[tables.C]
-        if self.sorted_batches == 0 and self.hints[misses] * 2 >= _MAX_MISSES:
+        if self.sorted_batches == 0 and self.hints[misses] * 2 >= tables.MAX_MISSES:
             self.hints[misses] = 0
             self.sorted_batches = _SORTED_BATCHES
         if self.sorted_batches == 0 or self.ops[tables.B] > tables.MAX_SORTED:
@@ -205,17 +203,6 @@ class Shredder(ValueReader):
         self.prefetch_stop = min(self.size, self.next_read + size_bytes)
 
     @cython.cfunc
-    @cython.inline
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _prefetch_next(self) -> cython.void:
-        """Prefetch some of the next payloads; all at once would take as long as reading them."""
-        length: cython.longlong = min(_STEP_BYTES, self.prefetch_stop - self.next_read)
-        if length > 0:
-            prefetch_lines(self.p + self.next_read, length)
-            self.next_read += length
-
-    @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
     def _record_group(self, at: cython.Py_ssize_t, group: cython.pointer[Group]) -> cython.bint:
@@ -245,21 +232,12 @@ class Shredder(ValueReader):
                 self._learn_order(at, starts[k], group.stops[k])
                 return False
             group.cursors[k] += 1
-        self._end_records(node, group.count)
-        return True
-
-    @cython.cfunc
-    @cython.inline
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _end_records(self, node: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.void:
-        """Append records, for which there is room; see `_end_record`."""
-        k: cython.Py_ssize_t
         if self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.STRUCT:
-            self.counts[node] += count
-            return
-        for k in range(count):
+            self.counts[node] += group.count
+            return True
+        for k in range(group.count):
             self._end_record(node)
+        return True
 
     @cython.cfunc
     @cython.nogil
@@ -320,7 +298,7 @@ class Shredder(ValueReader):
             group: The objects.
         """
         op: cython.longlong = self.links[link + 1]
-        self._prefetch_next()
+        prefetch_next(self.p, cython.address(self.next_read), self.prefetch_stop, _STEP_BYTES)
         if op >= 0 and not self._catch_up(op, rows):
             return False
         group.next = 0
@@ -338,7 +316,7 @@ class Shredder(ValueReader):
     @cython.nogil
     @cython.exceptval(check=False)
     def _catch_up(self, op: cython.longlong, rows: cython.longlong) -> cython.bint:
-        """Append nulls for objects before a group that lack a field; False if none lacks one."""
+        """Append nulls for objects before a group that lack a field; False if it has too many."""
         child: cython.Py_ssize_t = self.ops[op * tables.OP_WIDTH + tables.NODE]
         if self.counts[child] < rows:
             self._fill_nulls(child, rows)
@@ -374,8 +352,8 @@ class Shredder(ValueReader):
         """Return where the value of a field starts, if that is the next field of the schema.
 
         Fields that the schema lacks are skipped, also in the objects after this one. Returns
-        `_NOT_THERE` if another field of the schema is next, or none is, and `_UNUSUAL` for what is
-        read alone.
+        `_NOT_THERE` if another field of the schema is next, or none is, and `_UNUSUAL` if the
+        payload must be read alone.
         """
         fields: cython.Py_ssize_t = self.ops[at + tables.A]
         table: cython.Py_ssize_t = self.ops[at + tables.D]
@@ -882,7 +860,7 @@ class Shredder(ValueReader):
         read in no other way.
         """
         is_room: cython.bint
-        i = _skip_white(self.p, i + 1, stop)
+        i = skip_space(self.p, i + 1, stop)
         if self.p[i] == 0x5D:
             return i + 1
         while self.p[i] == 0x7B:
@@ -898,12 +876,12 @@ class Shredder(ValueReader):
                 break
             items.stops[items.count] = i
             items.count += 1
-            i = _skip_white(self.p, i, stop)
+            i = skip_space(self.p, i, stop)
             if self.p[i] == 0x5D:
                 return i + 1
             if self.p[i] != 0x2C:
                 break
-            i = _skip_white(self.p, i + 1, stop)
+            i = skip_space(self.p, i + 1, stop)
         return -1
 
     @cython.cfunc
@@ -951,21 +929,10 @@ def _find_near(
     """See the method of this name."""
     if p[i] != 0x2C and p[i] != 0x7B:
         return -1
-    i = _skip_white(p, i + 1, stop)
+    i = skip_space(p, i + 1, stop)
     if length > stop - i or not begins(p, i, size, name, length):
         return -1
-    return _skip_white(p, i + length, stop)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _skip_white(
-    p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
-) -> cython.Py_ssize_t:
-    """Skip space, of which there is mostly none."""
-    return i if p[i] > 0x20 else skip_space(p, i, stop)
+    return skip_space(p, i + length, stop)
 
 
 @cython.cfunc

@@ -57,9 +57,8 @@ _INFINITY = cython.declare(cython.ulonglong, 0x496E66696E697479)
 _NULL_WORD = cython.declare(cython.ulonglong, 0x6E756C6C)
 _TRUE_WORD = cython.declare(cython.ulonglong, 0x74727565)
 _FALSE_WORD = cython.declare(cython.ulonglong, 0x66616C7365)
-# A wrong hint counts as much as this number of records; beyond the maximum, no hints are used.
+# A wrong hint counts as much as this number of records.
 _MISS = cython.declare(cython.longlong, 4)
-_MAX_MISSES = cython.declare(cython.longlong, 64)
 _LOW32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 
 if cython.compiled:
@@ -1040,7 +1039,7 @@ class ValueReader(Arena):
         misses: cython.Py_ssize_t = self.ops[at + tables.C]
         hints: cython.Py_ssize_t = misses + 3
         hint: cython.Py_ssize_t = misses + 1
-        is_guessed: cython.bint = self.hints[misses] < _MAX_MISSES
+        is_guessed: cython.bint = self.hints[misses] < tables.MAX_MISSES
         rows: cython.longlong = self.counts[node]
         # Local copies: the C compiler cannot know that writes to the arena leave them unchanged.
         p: cython.pointer[cython.const[cython.uchar]] = self.p

@@ -126,6 +126,7 @@ cdef enum:
     SLOT_FIELD = 2
     SLOT_WIDTH = 4
     DELIMITERS = 512
+    MAX_MISSES = 64
     MAX_SORTED = 64
     TOKEN_STRING = 0
     TOKEN_INTEGER = 1

@@ -194,6 +194,8 @@ DELIMITERS = 512
 """Maximum number of brackets and commas of a JSON text that is read in the order of the schema. The
 first hints hold their positions; as many others the number of the next one at the same depth."""
 
+MAX_MISSES = 64
+"""From so many wrong hints on, none are used; half of them mean that names are in random order."""
 MAX_SORTED = 64
 """Maximum number of fields of a JSON object that is read in the order of the schema."""
 
