@@ -387,8 +387,12 @@ class TopicDataset(pads.UnionDataset):  # type: ignore[misc]
     def sort_by(
         self, sorting: str | Sequence[tuple[str, str]], **options: object
     ) -> pads.InMemoryDataset:
-        """Return all rows sorted, in memory; see `pyarrow.dataset.Dataset.sort_by`."""
-        return _in_memory(self).sort_by(sorting, **options)
+        """Return all rows sorted, in memory; see `pyarrow.Table.sort_by`, which takes the options.
+
+        Rows with equal keys keep the order of the topic: `pyarrow.dataset.Dataset.sort_by` mixes
+        them, because its threads race (apache/arrow#15144).
+        """
+        return pads.dataset(self.to_table().sort_by(sorting, **options))
 
     def join(
         self,
