@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class _PoolChoice(threading.local):
@@ -25,16 +20,18 @@ def allocate(size_bytes: int) -> pa.Buffer:
     return pa.allocate_buffer(size_bytes, memory_pool=_pool_choice.pool)
 
 
-@contextmanager
-def use_system_memory() -> Iterator[None]:
-    """Make `allocate` use the system's allocator in this thread.
+class UseSystemMemory:
+    """A context in which `allocate` uses the system's allocator in this thread.
 
     Arrow's own allocator keeps up to about 30 MB for each thread that allocates. If many threads
     allocate batches that another thread frees, it keeps several times the size of all batches.
     """
-    previous = _pool_choice.pool
-    _pool_choice.pool = pa.system_memory_pool()
-    try:
-        yield
-    finally:
-        _pool_choice.pool = previous
+
+    __slots__ = ("_previous",)
+
+    def __enter__(self) -> None:
+        self._previous = _pool_choice.pool
+        _pool_choice.pool = pa.system_memory_pool()
+
+    def __exit__(self, *_error: object) -> None:
+        _pool_choice.pool = self._previous

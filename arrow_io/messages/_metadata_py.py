@@ -225,6 +225,7 @@ def split_batches(
     verify: cython.bint,
     values: cython.uchar[::1],
     value_stop: cython.Py_ssize_t,
+    weight: cython.longlong,
     result: cython.longlong[::1],
 ) -> None:
     """Split batches, `{u32 size, SingleMessageMetadata, payload}` per message, into rows.
@@ -254,9 +255,11 @@ def split_batches(
         values: Receives the values of the rows, back to back; the positions of the values then
             refer to it. It has room for the rest of all bodies. Empty: the values are not copied.
         value_stop: End of the values that `values` already holds, in bytes.
-        result: Receives `[row, entry, position, batch_index, error, value_stop, body_bytes]`: where
+        weight: How often the bytes of an entry count.
+        result: Receives `[row, entry, position, batch_index, error, value_stop, size_bytes]`: where
             to resume; error 0, or a `BAD_…` code for the message at that position; and how many
-            bytes of bodies were passed.
+            bytes were passed: those of entries that have no more messages, and of bodies if `field`
+            is `BODY`.
     """
     base: cython.Py_ssize_t
     where: cython.longlong
@@ -275,7 +278,8 @@ def split_batches(
     event_time: cython.longlong
     sequence_id: cython.longlong
     flags: cython.longlong
-    body_bytes: cython.longlong = -position
+    body_weight: cython.longlong = field == layout.BODY
+    size_bytes: cython.longlong = -body_weight * position
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
         r: cython.pointer[cython.longlong] = cython.address(rows[0])
@@ -351,20 +355,22 @@ def split_batches(
                 row += is_included
             if error == 0 and batch_index >= batch_size and i != end:
                 error = layout.TRAILING_BYTES
+            if error != 0 or batch_index >= batch_size:
+                size_bytes += weight * (table[base + layout.FRAME] & wire.MASK32)
             if error != 0 or batch_index < batch_size:
                 position = i - start
                 break
             first += 1
             position = 0
             batch_index = 0
-            body_bytes += end - start
+            size_bytes += body_weight * (end - start)
     result[0] = row
     result[1] = first
     result[2] = position
     result[3] = batch_index
     result[4] = error
     result[5] = value_stop
-    result[6] = body_bytes + position
+    result[6] = size_bytes + body_weight * position
 
 
 @cython.cfunc

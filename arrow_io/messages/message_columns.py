@@ -72,51 +72,27 @@ class PayloadSource(NamedTuple):
     """What the messages name their schema by; None: they name none."""
 
 
-class BatchCursor(NamedTuple):
-    """A message in a run of batches: its entry, and its start in the entry's body, in bytes."""
-
-    entry: int
-    position: int = 0
-    batch_index: int = 0
-
-
 class _CopiedValues:
     """The values of all rows of message columns, back to back in row order.
 
     Attributes:
+        view: Their buffer, with room for more values.
         stop: End of the values, in bytes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, size_bytes: int) -> None:
         self.stop = 0
-        self._buffer: pa.Buffer | None = None
-        self._view = _NO_COPIES
-        self._is_complete = True
+        self._buffer = allocate(size_bytes + _SLACK_BYTES)
+        self.view = memoryview(self._buffer).cast("B")
 
-    def discard(self) -> None:
-        """Stop copying, because a row is added whose value is not copied."""
-        self._is_complete = False
-
-    def room(self, needed: int, expected: int) -> memoryview:
-        """Return the buffer if `needed` more bytes fit, else an empty one.
-
-        `expected` is the expected size of all values, in bytes; it determines the buffer's size.
-        """
-        if self._buffer is None and self._is_complete:
-            size = max(needed, expected)
-            if size <= Gathering.max_bytes:
-                self._buffer = allocate(size + _SLACK_BYTES)
-                self._view = memoryview(self._buffer).cast("B")
-        if needed > len(self._view) - _SLACK_BYTES - self.stop:
-            self.discard()
-        return self._view if self._is_complete else _NO_COPIES
+    def has_room(self, size_bytes: int) -> bool:
+        """Return whether as many more bytes fit."""
+        return size_bytes <= len(self.view) - _SLACK_BYTES - self.stop
 
     @property
     def buffer(self) -> pa.Buffer | None:
-        """The values of all rows; None if not all are copied, or half of the buffer is unused."""
-        if self._buffer is None or not self._is_complete or 2 * self.stop < self._buffer.size:
-            return None
-        return self._buffer.slice(0, self.stop)
+        """The values; None if half of the buffer is unused."""
+        return None if 2 * self.stop < self._buffer.size else self._buffer.slice(0, self.stop)
 
 
 def _row_stride(capacity: int) -> int:
@@ -149,7 +125,8 @@ class MessageColumns:
         self._buffer, self._rows = int64_view(self._stride * layout.ROW_WIDTH)
         self._gatherer = builds.in_use.gathering.Gatherer(self._rows, self._stride)
         self._parts: list[_TablePart] = []
-        self._values = _CopiedValues()
+        # None if the value of any row is not copied.
+        self._values: _CopiedValues | None = None
         self._result = array("q", bytes(8 * 7))
 
     # Filling
@@ -167,7 +144,7 @@ class MessageColumns:
             run.table, first, stop, field, self._rows, self._stride, self.count
         )
         payload = run.data if values is None else values
-        self._values.discard()
+        self._values = None
         self._add_part(stop - first, run, run.data, payload, _SINGLE_PROPERTY_TAG)
         return stop
 
@@ -186,56 +163,85 @@ class MessageColumns:
             run.table, first, batch_index, stop,
             self._rows, self._stride, self.capacity, self.count, result,
         )  # fmt: skip
-        self._values.discard()
+        self._values = None
         self._add_part(result[0] - self.count, run, run.data, run.data, _BATCH_PROPERTY_TAG)
         return result[1], result[2], result[3]
 
     def split_batches(
         self,
         run: EntryRun,
-        cursor: BatchCursor,
+        first: int,
         stop: int,
         bodies: memoryview | None,
         *,
+        position: int,
+        batch_index: int,
+        weight: int = 1,
         verify: bool = False,
         value_bytes: int = 0,
-    ) -> tuple[BatchCursor, int]:
-        """Add messages of batches from a cursor, up to entry `stop`, as many as fit.
+    ) -> tuple[int, int, int, int]:
+        """Add messages of batches `[first, stop)` of a run, as many as fit.
 
-        `bodies` is the buffer of the decompressed batches; None for the run's own buffer. `verify`
-        says whether to compare the checksum of each batch, which is neither compressed nor
-        encrypted, before it is split; an entry whose checksum differs is flagged as `BROKEN`.
-        `value_bytes` is the expected size of all values of these columns, in bytes. If it is not 0,
-        values are copied at once, while their bytes are in the processor's cache, unless they take
-        much more or there may be too few rows for all of the messages.
-
-        The bytes of `bodies` that are split count in `size_bytes`.
+        Args:
+            run: The entries.
+            first: The first batch.
+            stop: End of the batches, exclusive.
+            bodies: The buffer of the decompressed batches; None for the run's own buffer.
+            position: Start of the first message to add, in the body of the first batch, in bytes.
+            batch_index: Index of that message in its batch.
+            weight: How often the bytes of an entry count in `size_bytes`, to which those of its
+                body are added if `bodies` has it.
+            verify: Whether to compare the checksum of each batch, which is neither compressed nor
+                encrypted, before it is split. An entry whose checksum differs is flagged as
+                `BROKEN`.
+            value_bytes: The expected size of all values of these columns, in bytes. If it is not 0,
+                values are copied at once, while their bytes are in the processor's cache, unless
+                they take much more or there may be too few rows for all of the messages.
 
         Returns:
-            Position of the next message, and 0 or its error code.
+            Entry, position and batch index of the next message, and 0 or its error code.
         """
         data = run.data if bodies is None else bodies
         field = layout.PAYLOAD if bodies is None else layout.BODY
         result = self._result
         copies, copied = _NO_COPIES, 0
-        rows = self.capacity - self.count + cursor.batch_index
-        if value_bytes and run.message_count(cursor.entry, stop) <= rows:
-            needed = run.total_bytes(field, cursor.entry, stop) - cursor.position
-            copies, copied = self._values.room(needed, value_bytes), self._values.stop
+        if value_bytes:
+            needed = run.total_bytes(field, first, stop) - position
+            self._make_room(run.message_count(first, stop) - batch_index, needed, value_bytes)
         else:
-            self._values.discard()
+            self._values = None
+        if self._values is not None:
+            copies, copied = self._values.view, self._values.stop
         builds.in_use.metadata.split_batches(
-            data, run.table, field, cursor.entry, stop, cursor.position, cursor.batch_index,
-            self._rows, self._stride, self.capacity, self.count, verify, copies, copied, result,
+            data, run.table, field, first, stop, position, batch_index,
+            self._rows, self._stride, self.capacity, self.count, verify, copies, copied,
+            weight, result,
         )  # fmt: skip
-        row, entry, position, batch_index, code, copied, body_bytes = result
-        if bodies is not None:
-            self.size_bytes += body_bytes
+        row, entry, position, batch_index, code, copied, size_bytes = result
         values = data
-        if copies:
+        if self._values is not None:
             values, self._values.stop = copies, copied
         self._add_part(row - self.count, run, data, values, _BATCH_PROPERTY_TAG)
-        return BatchCursor(entry, position, batch_index), code
+        if row:
+            # Otherwise no row keeps the entries in memory.
+            self.size_bytes += size_bytes
+        return entry, position, batch_index, code
+
+    def _make_room(self, rows: int, needed: int, expected: int) -> None:
+        """Make room for copies of the values of more rows; copy none if there is not enough.
+
+        The buffer is made before the first row, for all values of these columns.
+
+        Args:
+            rows: The number of rows.
+            needed: The size of their values, in bytes.
+            expected: The expected size of the values of all rows.
+        """
+        if self.count == 0 and max(needed, expected) <= Gathering.max_bytes:
+            self._values = _CopiedValues(max(needed, expected))
+        fits = rows <= self.capacity - self.count
+        if self._values is not None and not (fits and self._values.has_room(needed)):
+            self._values = None
 
     def _add_part(
         self, rows: int, run: EntryRun, body: memoryview, payload: memoryview, property_tag: int
@@ -282,7 +288,7 @@ class MessageColumns:
             CorruptEntryError: A column of one row takes more than 2 GiB.
         """
         may_repeat, bad = self._find_properties() if gathering.properties else (False, [])
-        values = self._values.buffer
+        values = None if self._values is None else self._values.buffer
         measured = gathering if values is None else gathering.without_values
         size_bytes, notes = measured.measure(self._gatherer)
         max_bytes = gathering.max_bytes - (0 if values is None else values.size)

@@ -13,7 +13,7 @@ from arrow_io.messages.bodies import decompress_bodies
 from arrow_io.messages.chunks import MAX_HELD_BYTES
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES, decompress
 from arrow_io.messages.encryption import PayloadDecryptor
-from arrow_io.messages.message_columns import BatchCursor, MessageColumns
+from arrow_io.messages.message_columns import MessageColumns
 from arrow_io.read_metrics import Unit
 
 if TYPE_CHECKING:
@@ -138,17 +138,14 @@ class MessageReader:
             PulsarOffloadError: The entries cannot be read.
         """
         try:
-            yield from self._read()
+            for run in self._runs:
+                if run.is_in_range:
+                    self._tally.metrics.entries += run.count
+                yield from self._read_run(run)
         except PulsarOffloadError:
             if self._columns.count:
                 yield self._columns
             raise
-
-    def _read(self) -> Iterator[MessageColumns]:
-        for run in self._runs:
-            if run.is_in_range:
-                self._tally.metrics.entries += run.count
-            yield from self._read_run(run)
         if self._columns.count:
             yield self._columns
 
@@ -224,27 +221,25 @@ class MessageReader:
     def _add_batches(
         self, run: EntryRun, index: int, stop: int, bodies: memoryview | None
     ) -> Iterator[MessageColumns]:
-        cursor = BatchCursor(index)
         weight = self._plain_weight if bodies is None else 1
         verify = self._verify and not run.is_verified and bodies is None
-        value_bytes = 0
+        value_bytes = position = batch_index = 0
         if self._copy_values and bodies is None:
             value_bytes = self._expected_value_bytes(run, index, stop)
-        while cursor.entry < stop:
-            start = cursor
-            cursor, code = self._columns.split_batches(
-                run, start, stop, bodies, verify=verify, value_bytes=value_bytes
-            )
+        while index < stop:
+            index, position, batch_index, code = self._columns.split_batches(
+                run, index, stop, bodies, position=position, batch_index=batch_index,
+                weight=weight, verify=verify, value_bytes=value_bytes,
+            )  # fmt: skip
             is_broken = code == layout.BAD_CHECKSUM
             if code and not is_broken:
-                self._lose_rest(run, cursor, code)
-                cursor = BatchCursor(cursor.entry + 1)
-            self._count_bytes(run, start.entry, cursor.entry, weight)
+                self._lose_rest(run, index, batch_index, code)
             if self._is_full():
                 yield self._swap_columns()
             if is_broken:
-                yield from self._read_one(run, cursor.entry)
-                cursor = BatchCursor(cursor.entry + 1)
+                yield from self._read_one(run, index)
+            if code:
+                index, position, batch_index = index + 1, 0, 0
 
     def _expected_value_bytes(self, run: EntryRun, first: int, stop: int) -> int:
         """Return the size of the values of full columns, if all batches resemble `[first, stop)`.
@@ -255,17 +250,17 @@ class MessageReader:
         counted = self._plain_weight * run.bytes_between(first, stop)
         return size_bytes * self._max_bytes // counted + size_bytes // (stop - first) + 1
 
-    def _lose_rest(self, run: EntryRun, cursor: BatchCursor, code: int) -> None:
+    def _lose_rest(self, run: EntryRun, index: int, batch_index: int, code: int) -> None:
         """Count a bad message of a batch, and those after it, which cannot be located."""
         error = CorruptEntryError(layout.REASONS[code])
         if code == layout.BAD_BATCH_SIZE:
-            run.locate(error, cursor.entry)
+            run.locate(error, index)
             self._tally.lose(Unit.ENTRY, error)
             return
-        error.located(batch_index=cursor.batch_index)
-        run.locate(error, cursor.entry)
-        members = run.number(cursor.entry, layout.BATCH_SIZE)
-        self._tally.lose(Unit.MESSAGE, error, count=max(1, members - cursor.batch_index))
+        error.located(batch_index=batch_index)
+        run.locate(error, index)
+        members = run.number(index, layout.BATCH_SIZE)
+        self._tally.lose(Unit.MESSAGE, error, count=max(1, members - batch_index))
 
     def _read_one(self, run: EntryRun, index: int) -> Iterator[MessageColumns]:
         rows = self._read_special(run, index)

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from arrow_io.core import telemetry
-from arrow_io.core.memory import use_system_memory
+from arrow_io.core.memory import UseSystemMemory
 from arrow_io.core.prefetch import most_units, prefetch_units
 from arrow_io.core.processors import processor_count
 from arrow_io.errors import PulsarOffloadError
@@ -133,7 +133,7 @@ def _memory_of(threads: int) -> Memory:
 
     With many threads, Arrow's memory pool retains too much freed memory.
     """
-    return use_system_memory if threads > _FEW_THREADS else nullcontext
+    return UseSystemMemory if threads > _FEW_THREADS else nullcontext
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,11 +332,10 @@ def _decode(
     """Decode a unit; `messages` is the number of messages that its entries announce."""
     # Count in a copy, because a unit may run again.
     tally = new_tally(builder.options, ReadMetrics().add(counts))
-    with memory():
+    with telemetry.operation("decode", logging.DEBUG) as operation, memory():
         reader = builder.message_reader(runs, tally, limits, decryptor)
-    batches = builder.build(reader, tally)
-    with telemetry.operation("decode", logging.DEBUG) as operation:
-        first, is_last = _decode_part(batches, tally.metrics, memory, messages)
+        batches = builder.build(reader, tally)
+        first, is_last = _decode_part(batches, tally.metrics, messages)
         if operation.is_observed:
             operation.note(rows=sum(each.num_rows for each in first.batches))
             if first.error is not None:
@@ -351,20 +350,20 @@ def _remaining_parts(
 ) -> Iterator[UnitResult]:
     is_last = False
     while not is_last:
-        part, is_last = _decode_part(batches, counts, memory)
+        with memory():
+            part, is_last = _decode_part(batches, counts)
         yield part
         del part
 
 
 def _decode_part(
-    batches: Iterator[pa.RecordBatch], counts: ReadMetrics, memory: Memory, messages: int = -1
+    batches: Iterator[pa.RecordBatch], counts: ReadMetrics, messages: int = -1
 ) -> tuple[UnitResult, bool]:
     """Decode about `_MAX_UNIT_BYTES` of a unit, which is nearly always all of it.
 
     Args:
         batches: The record batches.
         counts: What is counted while they are decoded.
-        memory: The allocator.
         messages: Number of rows after which no other batch is expected.
 
     Returns:
@@ -374,20 +373,19 @@ def _decode_part(
     rows = size_bytes = 0
     error: PulsarOffloadError | None = None
     is_last = False
-    with memory():
-        try:
-            while size_bytes < _MAX_UNIT_BYTES and not is_last:
-                batch = next(batches, None)
-                if batch is None:
-                    is_last = True
-                    continue
-                decoded_batches.append(batch)
-                rows += batch.num_rows
-                # Arrow looks at each buffer, while it holds Python's lock.
-                if rows != messages:
-                    size_bytes += batch.get_total_buffer_size()
-        except PulsarOffloadError as read_error:
-            error, is_last = read_error, True
+    try:
+        while size_bytes < _MAX_UNIT_BYTES and not is_last:
+            batch = next(batches, None)
+            if batch is None:
+                is_last = True
+                continue
+            decoded_batches.append(batch)
+            rows += batch.num_rows
+            # Arrow looks at each buffer, while it holds Python's lock.
+            if rows != messages:
+                size_bytes += batch.get_total_buffer_size()
+    except PulsarOffloadError as read_error:
+        error, is_last = read_error, True
     counts.rows = 0
     return UnitResult(decoded_batches, counts if is_last else counts.drain(), error), is_last
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from arrow_io.core.memory import allocate, use_system_memory
+from arrow_io.core.memory import UseSystemMemory, allocate
 
 _SIZE = 1 << 20
 
@@ -30,8 +30,8 @@ def _other_default() -> None:
 def test_memory_is_the_systems_within_the_context_alone() -> None:
     """Also if it ends by an error, and within another one."""
     assert not _taken_from_the_system()
-    with use_system_memory():
-        with pytest.raises(ZeroDivisionError), use_system_memory():
+    with UseSystemMemory():
+        with pytest.raises(ZeroDivisionError), UseSystemMemory():
             _ = 1 / 0
         assert _taken_from_the_system()
     assert not _taken_from_the_system()
@@ -39,5 +39,5 @@ def test_memory_is_the_systems_within_the_context_alone() -> None:
 
 def test_memory_is_chosen_for_each_thread() -> None:
     """What one thread chose is nothing to another, though that was started within the context."""
-    with use_system_memory(), ThreadPoolExecutor(1) as pool:
+    with UseSystemMemory(), ThreadPoolExecutor(1) as pool:
         assert not pool.submit(_taken_from_the_system).result()

@@ -539,7 +539,7 @@ def test_messages_and_batches_are_dropped_before_the_next_ones() -> None:
     columns: list[weakref.ref[MessageColumns]] = []
     batches: list[weakref.ref[pa.RecordBatch]] = []
 
-    read = MessageReader._read
+    read = MessageReader.__iter__
 
     def watched(reader: MessageReader) -> Iterator[MessageColumns]:
         messages = read(reader)
@@ -552,7 +552,7 @@ def test_messages_and_batches_are_dropped_before_the_next_ones() -> None:
     entry = encode_entry([Message(payload=b"value")] * 4, batched=True)
     with memory_bucket(offload_ledger(object_name(1), [entry] * 3)) as bucket:
         (task,) = open_topic(bucket.url, TOPIC, value="raw", batch_rows=4).scan.plan()
-        with patch.object(MessageReader, "_read", watched):
+        with patch.object(MessageReader, "__iter__", watched):
             for batch in execute(task):
                 batches.append(weakref.ref(batch))
                 del batch

@@ -107,7 +107,7 @@ def split(build: Build, body: bytes, members: int, *, capacity: int = 50, flags:
     entry[layout.BATCH_SIZE] = members
     entry[layout.FLAGS] = layout.BATCHED | flags
     entry[layout.EVENT_TIME], entry[layout.SEQUENCE_ID] = 77, 88
-    entry[layout.BODY] = len(body)
+    entry[layout.BODY], entry[layout.FRAME] = len(body), 1000
     result = array("q", bytes(8 * 7))
     found: list[tuple[int, ...]] = []
     while True:
@@ -115,12 +115,13 @@ def split(build: Build, body: bytes, members: int, *, capacity: int = 50, flags:
         _, _, position, batch_index, *_ = result
         build.metadata.split_batches(
             memoryview(body), entry, layout.BODY, 0, 1, position, batch_index,
-            rows, capacity, capacity, 0, 0, memoryview(bytearray()), 0, result,
+            rows, capacity, capacity, 0, 0, memoryview(bytearray()), 0, 3, result,
         )  # fmt: skip
         columns = [rows[n * capacity :][: result[0]] for n in range(layout.ROW_WIDTH)]
         found += zip(*columns, strict=True)
         # What it passed ends where the next call begins, or with the batch.
-        assert result[6] == (len(body) if result[1] else result[2]) - position
+        bodies = (len(body) if result[1] else result[2]) - position
+        assert result[6] in {bodies, bodies + 3 * 1000}
         if result[1]:
             return Split(found, len(body), members, 0)
         if result[4]:
