@@ -124,8 +124,11 @@ class ReadMetrics:
 
     def drain(self) -> ReadMetrics:
         """Return the counts so far, and reset these metrics."""
-        _, values = _counts_of(ReadMetrics)
-        counts = ReadMetrics(*values(self))
+        _, get_values = _counts_of(ReadMetrics)
+        values = get_values(self)
+        if not any(values):
+            return ReadMetrics()
+        counts = ReadMetrics(*values)
         ReadMetrics.__init__(self)
         return counts
 

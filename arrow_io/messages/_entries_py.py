@@ -602,37 +602,61 @@ def count_messages(
     return total
 
 
-def counted_bytes(
+def count_fitting(
     table: cython.const[cython.longlong][::1],
     first: cython.Py_ssize_t,
     stop: cython.Py_ssize_t,
+    max_messages: cython.longlong,
+    max_bytes: cython.longlong,
     members: cython.bint,
     payload: cython.bint,
-) -> int:
-    """Return the bytes that `BatchLimits.max_bytes` counts for the entries in `[first, stop)`.
+    result: cython.longlong[::1],
+) -> None:
+    """Count the first entries of `[first, stop)` that fit within both limits, and at least one.
 
-    These are the bytes of each entry, plus the bytes to decompress, decrypt or copy from it, by the
-    sizes that the entry announces. `members` and `payload` are those of `Needs`.
+    An entry counts by its own bytes, plus those to decompress, decrypt or copy from it, by the
+    sizes that it announces.
+
+    Args:
+        table: Entry table.
+        first: First entry.
+        stop: End of the entries (exclusive), more than `first`.
+        max_messages: Maximum number of messages that they announce.
+        max_bytes: Maximum of their bytes, as `BatchLimits.max_bytes` counts them.
+        members: As in `Needs`.
+        payload: As in `Needs`.
+        result: Receives the end of these entries (exclusive), their messages and their bytes.
     """
-    i: cython.Py_ssize_t
     base: cython.Py_ssize_t
+    i: cython.Py_ssize_t = first
     flags: cython.longlong
+    count: cython.longlong
     size: cython.longlong
-    is_opened: cython.bint
+    messages: cython.longlong = 0
     total: cython.longlong = 0
-    for i in range(first, stop):
+    is_opened: cython.bint
+    while i < stop:
         base = i * layout.ENTRY_WIDTH
         flags = table[base + layout.FLAGS]
+        count = table[base + layout.BATCH_SIZE]
+        if count < 0:
+            count = 1
         size = table[base + layout.FRAME] & wire.MASK32
-        total += size
         is_opened = members if flags & layout.BATCHED else payload
         if flags & layout.COMPRESSED:
-            total += table[base + layout.UNCOMPRESSED_SIZE] & wire.MASK32 if is_opened else 0
+            size += table[base + layout.UNCOMPRESSED_SIZE] & wire.MASK32 if is_opened else 0
         elif flags & layout.ENCRYPTED:
-            total += table[base + layout.PAYLOAD] & wire.MASK32 if is_opened else 0
+            size += table[base + layout.PAYLOAD] & wire.MASK32 if is_opened else 0
         elif payload:
-            total += size
-    return total
+            size += size
+        if i > first and (messages + count > max_messages or total + size > max_bytes):
+            break
+        messages += count
+        total += size
+        i += 1
+    result[0] = i
+    result[1] = messages
+    result[2] = total
 
 
 def add_singles(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -159,40 +159,32 @@ class EntryRun:
         A single entry may exceed the limits. `max_bytes` limits what `BatchLimits.max_bytes`
         counts; `members` and `payload` are those of `Needs`.
         """
-        totals = partial(self._totals, members=members, payload=payload)
-        messages, size_bytes = totals(0, self.count)
-        if messages <= max_messages and size_bytes <= max_bytes:
-            yield MeasuredRun(self, messages, size_bytes)
-            return
-        # Search from where a part would end if all entries were alike.
-        share = min(max_messages / max(messages, 1), max_bytes / max(size_bytes, 1))
-        usual_count = max(1, int(self.count * share))
-        first = stop = 0
+        first = 0
         while first < self.count:
-            messages = size_bytes = 0
-            step = usual_count
-            while step and stop < self.count:
-                step = min(step, self.count - stop)
-                more_messages, more_bytes = totals(stop, stop + step)
-                fits = messages + more_messages <= max_messages
-                fits &= size_bytes + more_bytes <= max_bytes
-                if fits or (stop == first and step == 1):
-                    messages, size_bytes = messages + more_messages, size_bytes + more_bytes
-                    stop += step
-                else:
-                    step //= 2
-            yield MeasuredRun(self.part(first, stop), messages, size_bytes)
+            if self._table is None and not self.possible_flags & layout.DEPENDENT:
+                stop, messages, size_bytes = self._fit_plain(
+                    first, max_messages, max_bytes, 1 + payload
+                )
+            else:
+                result = array("q", bytes(8 * 3))
+                builds.in_use.entries.count_fitting(
+                    self.table, first, self.count, max_messages, max_bytes, members, payload, result
+                )
+                stop, messages, size_bytes = result
+            run = self if stop - first == self.count else self.part(first, stop)
+            yield MeasuredRun(run, messages, size_bytes)
             first = stop
 
-    def _totals(self, first: int, stop: int, *, members: bool, payload: bool) -> tuple[int, int]:
-        """Return the number of messages of the entries `[first, stop)`, and their counted bytes."""
-        if self._table is None and not self.possible_flags & layout.DEPENDENT:
-            return stop - first, (1 + payload) * self.bytes_between(first, stop)
-        entries = builds.in_use.entries
-        return (
-            self.message_count(first, stop),
-            entries.counted_bytes(self.table, first, stop, members, payload),
-        )
+    def _fit_plain(
+        self, first: int, max_messages: int, max_bytes: int, weight: int
+    ) -> tuple[int, int, int]:
+        """Count as `count_fitting` does, but each entry as one message, and its bytes so often."""
+        stop = min(self.count, first + max(1, max_messages))
+        if weight * self.bytes_between(first, stop) > max_bytes:
+            stops = range(first + 2, stop + 1)
+            key = partial(self.bytes_between, first)
+            stop = first + 1 + bisect_right(stops, max_bytes // weight, key=key)
+        return stop, stop - first, weight * self.bytes_between(first, stop)
 
     def part(self, first: int, stop: int) -> EntryRun:
         """Return the entries `[first, stop)` as a run."""

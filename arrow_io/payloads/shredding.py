@@ -135,7 +135,7 @@ class Shredding:
         Returns:
             None if all were appended; otherwise the first payload that was not. All before it were.
         """
-        arena = self._arena if program is self._program else self._arena_of(program)
+        arena = self._arena_of(program)
         row, last = first, min(stop, first + self._rows - self._counts[0])
         while row < last and arena.shred(data, positions, row, last) != tables.OK:
             row, code, node, offset = self._result

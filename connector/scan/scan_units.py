@@ -276,7 +276,7 @@ class _TaskSplitter:
         if not self._growth.is_first:
             # Columns that are full are replaced: leave room, and they are not replaced in vain.
             rows = min(pending.messages + 1, limits.max_rows)
-            limits = replace(limits, first_rows=rows, first_bytes=limits.max_bytes)
+            limits = BatchLimits(rows, limits.max_rows, limits.max_bytes, limits.max_bytes)
         self._growth.grow()
         counts = self._tally.metrics.drain()
         return partial(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -180,21 +180,37 @@ def test_parts_are_as_few_as_both_limits_allow(
     assert [each.counted_bytes for each in parts] == [2 * each.run.frame_bytes for each in parts]
 
 
-def test_parts_are_found_without_a_look_at_each_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_are_found_in_one_pass_over_the_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that walks a topic splits runs of thousands of small messages."""
-    run = entry_run([_SINGLE] * 4000)
+    run = entry_run([_SINGLE, encode_entry([Message()], batched=True)] * 2000)
     counted: list[range] = []
-    count_messages = builds.in_use.entries.count_messages
+    count_fitting = builds.in_use.entries.count_fitting
 
-    def count(table: memoryview, first: int, stop: int) -> int:
-        counted.append(range(first, stop))
-        messages: int = count_messages(table, first, stop)
-        return messages
+    def count(table: memoryview, first: int, stop: int, *others: Any) -> None:  # noqa: ANN401
+        count_fitting(table, first, stop, *others)
+        counted.append(range(first, others[-1][0]))
 
-    monkeypatch.setattr(builds.in_use.entries, "count_messages", count)
+    monkeypatch.setattr(builds.in_use.entries, "count_fitting", count)
 
     parts = list(run.parts(500, 1 << 30, members=True, payload=True))
 
     assert [each.message_count for each in parts] == [500] * 8
-    assert len(counted) < 8 * 20
-    assert sum(map(len, counted)) < 4 * run.count
+    assert [len(each) for each in counted] == [500] * 8
+
+
+@pytest.mark.parametrize("max_messages", [1, 499, 500, 1 << 30])
+@pytest.mark.parametrize("max_bytes", [1, 1000, 5000, 1 << 30])
+def test_parts_of_plain_messages_need_no_table(max_messages: int, max_bytes: int) -> None:
+    """They are as many as with one, which the thread that decodes them reads."""
+    entries = [encode_entry([Message(payload=bytes(n % 90))], batched=False) for n in range(1000)]
+    run, other = entry_run(entries), entry_run(entries)
+    assert other.table
+
+    parts, others = (
+        list(each.parts(max_messages, max_bytes, members=True, payload=True))
+        for each in (run, other)
+    )
+
+    assert run.__dict__.get("table") is None
+    assert [each[1:] for each in parts] == [each[1:] for each in others]
+    assert [each.run.last_entry_id for each in parts] == [each.run.last_entry_id for each in others]
