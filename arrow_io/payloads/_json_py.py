@@ -20,6 +20,7 @@ if cython.compiled:
         begins,
         find_name,
         skip_space,
+        take_base64,
         take_boolean,
         take_decimal,
         take_fraction,
@@ -29,7 +30,7 @@ if cython.compiled:
         take_whole,
         unescape,
     )
-    from cython.cimports.arrow_io.payloads._json_values_c import Group, ValueReader
+    from cython.cimports.arrow_io.payloads._json_values_c import Group, Texts, ValueReader
     from cython.cimports.libc.string import memcpy
 else:
     from arrow_io.payloads import tables
@@ -420,6 +421,7 @@ class Shredder(ValueReader):
         at: cython.Py_ssize_t = op * tables.OP_WIDTH
         opcode: cython.longlong
         storage: cython.longlong
+        item: cython.longlong
         if op < 0:
             return self._skip_values(
                 self.constants + (position >> 32), position & _MASK32, True, group
@@ -430,21 +432,22 @@ class Shredder(ValueReader):
             return self._take_strings(at, position, group)
         if opcode == tables.JSON_INTEGER and (storage == tables.INT64 or storage == tables.INT32):
             return self._take_integers(at, position, group)
-        if opcode == tables.JSON_FLOAT and storage == tables.INT64:
-            return self._take_doubles(at, position, group)
+        if opcode == tables.JSON_FLOAT:
+            return self._take_floats(at, position, group)
         if opcode == tables.JSON_BOOLEAN:
             return self._take_booleans(at, position, group)
         if opcode == tables.JSON_RECORD:
             return self._take_records(at, position, group)
-        if opcode == tables.JSON_ENUM:
+        if opcode == tables.JSON_ENUM or opcode == tables.JSON_BASE64:
             return self._take_symbols(at, position, group)
         if opcode == tables.JSON_DECIMAL:
             return self._take_decimals(at, position, group)
-        if (
-            opcode == tables.JSON_ARRAY
-            and self.ops[self.ops[at + tables.A] * tables.OP_WIDTH] == tables.JSON_RECORD
-        ):
-            return self._take_lists(at, position, group)
+        if opcode == tables.JSON_ARRAY or opcode == tables.JSON_MAP:
+            item = self.ops[self.ops[at + tables.A] * tables.OP_WIDTH + tables.OPCODE]
+            if item == tables.JSON_STRING:
+                return self._take_texts(at, position, group)
+            if opcode == tables.JSON_ARRAY and item == tables.JSON_RECORD:
+                return self._take_lists(at, position, group)
         return self._take_others(op, position, group)
 
     @cython.cfunc
@@ -569,6 +572,7 @@ class Shredder(ValueReader):
     def _take_symbols(
         self, at: cython.Py_ssize_t, position: cython.longlong, group: cython.pointer[Group]
     ) -> cython.bint:
+        """Append symbols, or bytes that are Base64."""
         k: cython.Py_ssize_t = group.next
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         node_at: cython.Py_ssize_t = node * tables.NODE_WIDTH
@@ -588,7 +592,9 @@ class Shredder(ValueReader):
         bytes_: cython.pointer[cython.uchar] = self.a8 + self.nodes[node_at + tables.BYTES]
         room: cython.longlong = self.nodes[node_at + tables.BYTES_CAPACITY]
         used: cython.longlong = self.used[node]
-        copied: cython.longlong
+        copied: cython.longlong = 0
+        is_base64: cython.bint = self.ops[at + tables.OPCODE] == tables.JSON_BASE64
+        size_bytes: cython.longlong = self.ops[at + tables.A]
         i: cython.Py_ssize_t
         end: cython.Py_ssize_t
         while k < group.count:
@@ -596,18 +602,26 @@ class Shredder(ValueReader):
             if i < 0 or p[i] != 0x22:
                 break
             i += 1
-            end = take_symbol(
-                p,
-                i,
-                stops[k],
-                size,
-                constants,
-                symbols,
-                self.ops[at + tables.B],
-                bytes_ + used,
-                room - used,
-            )
-            copied = end - i
+            if is_base64:
+                end = take_base64(
+                    p, i, stops[k], size, bytes_ + used, room - used, cython.address(copied)
+                )
+                # The same room as `_json_base64` requires.
+                if end - i > room - used or (size_bytes != tables.ABSENT and size_bytes != copied):
+                    break
+            else:
+                end = take_symbol(
+                    p,
+                    i,
+                    stops[k],
+                    size,
+                    constants,
+                    symbols,
+                    self.ops[at + tables.B],
+                    bytes_ + used,
+                    room - used,
+                )
+                copied = end - i
             if end >= 0:
                 end = _find_end(p, end + 1, stops[k])
             if end < 0:
@@ -672,7 +686,7 @@ class Shredder(ValueReader):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _take_doubles(
+    def _take_floats(
         self, at: cython.Py_ssize_t, position: cython.longlong, group: cython.pointer[Group]
     ) -> cython.bint:
         k: cython.Py_ssize_t = group.next
@@ -685,9 +699,12 @@ class Shredder(ValueReader):
         powers: cython.pointer[cython.const[cython.double]] = self.powers
         name: cython.pointer[cython.const[cython.uchar]] = self.constants + (position >> 32)
         length: cython.Py_ssize_t = position & _MASK32
-        f64: cython.pointer[cython.double] = (
-            self.f64 + self.nodes[node * tables.NODE_WIDTH + tables.DATA] + self.counts[node] - k
+        is_wide: cython.bint = self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.INT64
+        place: cython.Py_ssize_t = (
+            self.nodes[node * tables.NODE_WIDTH + tables.DATA] + self.counts[node] - k
         )
+        f64: cython.pointer[cython.double] = self.f64 + place
+        f32: cython.pointer[cython.float] = self.f32 + place
         number: cython.double = 0
         i: cython.Py_ssize_t
         while k < group.count:
@@ -699,7 +716,12 @@ class Shredder(ValueReader):
                 i = _find_end(p, i, stops[k])
             if i < 0:
                 break
-            f64[k] = number
+            if is_wide:
+                f64[k] = number
+            else:
+                f32[k] = number
+                if _is_tie(number, f32[k]):
+                    break
             cursors[k] = i
             k += 1
         self.counts[node] += k - group.next
@@ -847,6 +869,141 @@ class Shredder(ValueReader):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
+    def _take_texts(
+        self, at: cython.Py_ssize_t, position: cython.longlong, group: cython.pointer[Group]
+    ) -> cython.bint:
+        """Append arrays of texts, or maps whose values are texts."""
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        item_at: cython.Py_ssize_t = self.ops[at + tables.A] * tables.OP_WIDTH
+        is_map: cython.bint = self.ops[at + tables.OPCODE] == tables.JSON_MAP
+        close: cython.int = 0x7D if is_map else 0x5D
+        ends: cython.pointer[cython.int] = (
+            self.a32 + self.nodes[node * tables.NODE_WIDTH + tables.DATA] + 1
+        )
+        keys = cython.declare(Texts)
+        values = cython.declare(Texts)
+        i: cython.Py_ssize_t
+        self._open_texts(self.ops[item_at + tables.NODE], cython.address(values))
+        self._open_texts(node + 2 if is_map else values.node, cython.address(keys))
+        while group.next < group.count:
+            i = self._find_near(position, group)
+            if i < 0 or self.p[i] != close - 2:
+                break
+            i = self._take_entries(
+                i, group.stops[group.next], close, cython.address(keys), cython.address(values)
+            )
+            if i < 0 or not self._move_cursor(i, group):
+                break
+            if is_map:
+                self.counts[node + 1] = values.count
+                self._keep_texts(cython.address(keys))
+            self._keep_texts(cython.address(values))
+            ends[self.counts[node]] = values.count
+            self.counts[node] += 1
+            group.next += 1
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _take_entries(
+        self,
+        i: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+        close: cython.int,
+        keys: cython.pointer[Texts],
+        values: cython.pointer[Texts],
+    ) -> cython.Py_ssize_t:
+        """Add the texts of the array or map at `i`; return the position after it, or −1.
+
+        `close` is its closing bracket.
+        """
+        i = skip_space(self.p, i + 1, stop)
+        if self.p[i] == close:
+            return i + 1
+        while values.count < values.capacity:
+            if close == 0x7D:
+                i = self._take_key(i, stop, keys)
+            if i >= 0:
+                i = self._take_text(i, stop, values)
+            if i < 0:
+                break
+            i = skip_space(self.p, i, stop)
+            if self.p[i] != 0x2C:
+                return i + 1 if self.p[i] == close else -1
+            i = skip_space(self.p, i + 1, stop)
+        return -1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _take_key(
+        self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t, keys: cython.pointer[Texts]
+    ) -> cython.Py_ssize_t:
+        """Add the key at `i`; return the position of its value, or −1."""
+        i = self._take_text(i, stop, keys)
+        if i >= 0:
+            i = skip_space(self.p, i, stop)
+        if i < 0 or self.p[i] != 0x3A:
+            return -1
+        return skip_space(self.p, i + 1, stop)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _take_text(
+        self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t, texts: cython.pointer[Texts]
+    ) -> cython.Py_ssize_t:
+        """Add the text at `i`; return the position after it, or −1."""
+        end: cython.Py_ssize_t
+        high: cython.uint = 0
+        if self.p[i] != 0x22:
+            return -1
+        i += 1
+        end = take_text(
+            self.p,
+            i,
+            stop,
+            self.size,
+            texts.bytes + texts.used,
+            texts.room - texts.used,
+            cython.address(high),
+        )
+        if end < 0 or (high != 0 and not self._is_text(i, end)):
+            return -1
+        texts.used += end - i
+        texts.ends[texts.count] = texts.used
+        texts.count += 1
+        return end + 1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _open_texts(self, node: cython.Py_ssize_t, texts: cython.pointer[Texts]) -> cython.void:
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        texts.node = node
+        texts.ends = self.a32 + self.nodes[at + tables.DATA] + 1
+        texts.bytes = self.a8 + self.nodes[at + tables.BYTES]
+        texts.capacity = self.nodes[at + tables.CAPACITY]
+        texts.room = self.nodes[at + tables.BYTES_CAPACITY]
+        texts.count = self.counts[node]
+        texts.used = self.used[node]
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _keep_texts(self, texts: cython.pointer[Texts]) -> cython.void:
+        self.counts[texts.node] = texts.count
+        self.used[texts.node] = texts.used
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
     def _find_items(
         self,
         at: cython.Py_ssize_t,
@@ -933,6 +1090,20 @@ def _find_near(
     if length > stop - i or not begins(p, i, size, name, length):
         return -1
     return skip_space(p, i + length, stop)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_tie(value: cython.double, rounded: cython.float) -> cython.bint:
+    """Return whether a value is halfway between two floats, of which `rounded` is one.
+
+    It is the check of the method of this name, without a call in a loop.
+    """
+    error: cython.double = value - rounded
+    other: cython.float = value + error
+    return error != 0 and other == value + error
 
 
 @cython.cfunc

@@ -10,6 +10,17 @@ ctypedef struct Group:
     Py_ssize_t next
     Py_ssize_t count
 
+# The texts of a node while more are added: their number, and that of their bytes, count only if
+# the whole array or map is as usual.
+ctypedef struct Texts:
+    Py_ssize_t node
+    int* ends
+    unsigned char* bytes
+    long long capacity
+    long long room
+    long long count
+    long long used
+
 
 cdef class ValueReader(Arena):
     cdef inline Py_ssize_t _json(self, long long op, Py_ssize_t i, Py_ssize_t stop) noexcept nogil

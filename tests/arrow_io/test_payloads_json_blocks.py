@@ -20,14 +20,16 @@ from hypothesis import strategies as st
 from arrow_io.payloads import tables
 from arrow_io.payloads.avro_schema import parse_avro
 from arrow_io.payloads.json import json_program, json_shape
-from tests.support.avro_payloads import array_of, decimal_of, enum_of, map_of
+from tests.support.avro_payloads import array_of, decimal_of, enum_of, fixed_of, map_of
 from tests.support.builds import BUILDS
+from tests.support.floats import nearest_float
 from tests.support.payloads import json_text, record, shredded_alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from arrow_io.payloads.program import Program
+    from tests.support.payloads import AvroSchema
 
 _BLOCK = 64
 _SEPARATORS: Final = ((",", ":"), (" , ", " : "))
@@ -569,6 +571,149 @@ def test_missing_fields(seed: int) -> None:
         taken = row.get("u")
         expected = whole(taken) if isinstance(taken, dict) else taken
         assert chosen == ([] if taken is None else [expected])
+
+
+_TEXT_LIST: Final = array_of("string")
+_TEXT_MAP: Final = map_of("string")
+_SPELLINGS: Final[dict[str, tuple[AvroSchema, list[str]]]] = {
+    "float": (
+        "float",
+        ["0.1", "0", "-0", "-16777217", "16777217", "16777217.5", "8388608.5", "8388609.5",
+         "6.45230507850647", "-0.52559033036232", "8388608.5000000000000001", "999999999999999",
+         "1e39", "-1e39", "1e-50", "NaN", '"Infinity"', "null", '"1"', "1.", "01", "1]", "[1]"],
+    ),
+    "bytes": (
+        "bytes",
+        ['"AAAA"', '""', '"AAA="', '"AAA"', '"AA=="', '"AA"', '"A"', '"A==="', '"AA=A"', '"AAA-"',
+         r'"\u0041AAA"', r'"AA\/A"', '"AAA', '"AAAA"A', "null", "1", "AAAA",
+         *(f'"{"QUJD" * n}"' for n in (3, 4, 5, 9, 30)), f'"{"QUJD" * 9}AA=="',
+         f'"{"QUJD" * 9}A"'],
+    ),
+    "fixed": (fixed_of(3), ['"AAAA"', '""', '"AAA="', '"AAAAAAAA"', r'"\u0041AAA"', "null"]),
+    "symbol": (enum_of("A", "AA"), ['"A"', '"AA"', '"AAA"', '""', r'"\u0041"', "null", '"A']),
+    "texts": (
+        _TEXT_LIST,
+        ['["a"]', "[]", "[ ]", '[ "a" , "" ]', '["a","b","c","d","e","f"]', r'["\n","a"]',
+         '["a",null]', "[null]", '["é","数据"]', f'["{"x" * 70}","y"]', "[" + '"",' * 99 + '""]',
+         "null", "[,]", '["a",]', '[,"a"]', '["a" "b"]', '["a","b"', '["a"}', '["a"]]', '["a', "[",
+         '"a"', '{"a":"b"}', "[1]", '["a",1]', '[["a"]]', r'["\x"]', '["a\t"]', '[a"]', "]",
+         '["\udcff"]', '{"a"]', '1"a"]'],
+    ),
+    "map": (
+        _TEXT_MAP,
+        ['{"k":"v"}', "{}", "{ }", '{ "k" : "v" , "l" : "" }', '{"":""}', r'{"\n":"\u00e9"}',
+         '{"k":"v","k":"w"}', '{"k":null}', '{"é":"数据"}', f'{{"{"k" * 70}":"{"v" * 70}"}}',
+         "{" + ",".join(f'"{n}":"v"' for n in range(99)) + "}", "null", "{,}", '{"k":"v",}',
+         '{"k"}', '{"k":}', '{"k","v"}', '{"k" "v"}', '{"k"::"v"}', '{"k":"v" "l":"w"}', '{"k":"v"',
+         '{"k":"v"]', '{"k":"v"}}', '{"k":"v', '{"k":', '{"k', "{", '{k:"v"}', '{1:"v"}', '{"k":1}',
+         '{"k":{}}', '["k","v"]', '"k"', r'{"\x":"v"}', '{"k":"v\t"}', "}",
+         '{"\udcff":"v"}', '{"k":"\udcff"}', '["k":"v"}'],
+    ),
+    "texts in items": (
+        array_of(record(("t", _TEXT_LIST), ("m", _TEXT_MAP), name="I")),
+        ['[{"t":["a"],"m":{"k":"v"}},{},{"m":{}},{"t":[],"m":{"k":"v","l":""}}]',
+         '[{"t":["a"}]', '[{"t":["a"]},{"m":{"k":"v"]}]', '[{"t":["a"],"m":{"k":null}}]'],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("type_", "usual", "spelled"),
+    [
+        pytest.param(type_, spellings[0], spelled, id=f"{kind}-{number}")
+        for kind, (type_, spellings) in _SPELLINGS.items()
+        for number, spelled in enumerate(spellings)
+    ],
+)
+def test_any_spelling_among_others(type_: AvroSchema, usual: str, spelled: str) -> None:
+    """It has the value that it has alone, or is refused alone, and changes no other value."""
+    schema = record(("a", type_), ("b", "int"))
+    texts = [usual] * 6 + [spelled] + [usual] * 2
+    payloads = [f'{{"a":{text},"b":1}}'.encode(errors="surrogateescape") for text in texts]
+
+    found = shredded_alike(json_text(schema), payloads)
+
+    alone = shredded_alike(json_text(schema), payloads[6:7])
+    assert found.rows[6] == alone.rows[0]
+    assert [misfit.row for misfit in found.misfits] == [6] * len(alone.misfits)
+    assert found.codes == alone.codes
+    (other,) = shredded_alike(json_text(schema), payloads[:1]).rows
+    assert found.rows[:6] + found.rows[7:] == [other] * 8
+
+
+def test_ties_of_floats_among_others() -> None:
+    """A number is rounded once to a float, also if other numbers are read together with it."""
+    texts = ["0.5", "6.45230507850647", "-0.52559033036232", "8388608.5", "8388609.5", "1e-3"]
+    payloads = [f'{{"a":{text}}}'.encode() for text in texts for _ in range(5)]
+
+    found = shredded_alike(json_text(record(("a", "float"))), payloads).values.field("a")
+
+    assert found.to_pylist() == [nearest_float(Decimal(text)) for text in texts for _ in range(5)]
+
+
+_TOGETHER: Final = record(
+    ("f", "float"), ("x", "bytes"), ("t", _TEXT_LIST), ("m", _TEXT_MAP),
+    ("i", array_of(record(("f", "float"), ("t", _TEXT_LIST), ("m", _TEXT_MAP), name="I"))),
+    ("l", "long"),
+)  # fmt: skip
+
+
+def _some_values(dice: random.Random) -> dict[str, Any]:
+    def texts() -> list[str]:
+        return dice.choices(("", "a", "größer", "n" * 40), k=dice.choice((0, 1, 2, 3, 9)))
+
+    def values() -> dict[str, Any]:
+        return {
+            "f": dice.randint(-999, 999) / 8,
+            "t": texts(),
+            "m": dict(zip(map(str, range(9)), texts(), strict=False)),
+        }
+
+    row = {
+        **values(),
+        "x": base64.b64encode(dice.randbytes(dice.choice((0, 1, 9, 40)))).decode(),
+        "i": [values() for _ in range(dice.choice((0, 1, 2, 70)))],
+        "l": 1,
+    }
+    missing = dice.random() / 4
+    return {
+        name: None if dice.random() < missing else row[name]
+        for name in ("f", "x", "t", "m", "i", "l")
+        if dice.random() > missing
+    }
+
+
+@pytest.mark.parametrize("space", _SPACED.values(), ids=_SPACED)
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 63, 64, 65, 128, 200])
+def test_lists_and_maps_of_texts(count: int, space: dict[str, Any]) -> None:
+    """Any number of records has the values that were written."""
+    dice = random.Random(count)
+    rows = [_some_values(dice) for _ in range(count)]
+    payloads = [json.dumps(row, ensure_ascii=False, **space).encode() for row in rows]
+
+    found = shredded_alike(json_text(_TOGETHER), payloads)
+
+    assert found.misfits == []
+    for row, values in zip(rows, found.rows, strict=True):
+        data = row.get("x")
+        expected = dict.fromkeys("fxtmil") | row | {"x": data and base64.b64decode(data)}
+        assert values == expected | ({"x": b""} if data == "" else {})
+
+
+@pytest.mark.parametrize("space", _SPACED.values(), ids=_SPACED)
+def test_lists_and_maps_of_texts_cut_at_each_place(space: dict[str, Any]) -> None:
+    """They end with their payload, whatever follows it in the buffer."""
+    row = {
+        "t": ["a", "größer"], "m": {"k": "v", "l": ""}, "f": 1.5, "x": "QUJDRA==",
+        "i": [{"m": {"k": "v"}, "t": [], "f": 2}],
+    }  # fmt: skip
+    whole = json.dumps(row, ensure_ascii=False, **space).encode()
+
+    for stop in range(len(whole)):
+        found = shredded_alike(json_text(_TOGETHER), [whole] * 3 + [whole[:stop]] + [whole] * 2)
+
+        assert [misfit.row for misfit in found.misfits] == [3]
+        assert None not in found.rows[:3] + found.rows[4:]
 
 
 @pytest.mark.parametrize("count", range(40))
