@@ -1,14 +1,15 @@
 """A read on more cores than this machine has: what it costs, a model of it, and a simulation.
 
 Costs of a unit are CPU times: the walk that finds its entries, the hand-over to a thread and back,
-and its decoding. Meanwhile as many results are held as there are threads, as by a read: otherwise
-memory would be used again while it is in a cache. The simulation reads with the real walk,
-hand-over and lock; instead of decoding, its units hold Python's lock for as long as decoding does,
-and wait for the remaining time.
+and its decoding, by as many threads as this machine has cores for: they share its caches. Meanwhile
+as many results are held as there are threads, as by a read: otherwise memory would be used again
+while it is in a cache. The simulation reads with the real walk, hand-over and lock; its units hold
+Python's lock for as long as decoding does, and wait for the remaining time instead of decoding.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from contextlib import closing
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
 
 CORES: Final = (1, 2, 4, 8, 16, 32)
 _LEDGERS: Final = (JSON_LZ4, AVRO_ZSTD, TEXT_UNCOMPRESSED, SINGLE_UNCOMPRESSED)
-_MESSAGES: Final = 200_000
+_MESSAGES: Final = 1_000_000
+"""So many that the first units, which are small, hardly count."""
 _EMPTY_UNITS: Final = 2000
 
 
@@ -194,7 +196,8 @@ def _measure(
     for cores in CORES:
         with patch.object(scan_units, "processor_count", lambda cores=cores: cores):
             decoding = scan_units.decoding_threads()
-            costs, ratio = measure_costs(tasks, decoding, rounds)
+            busy = min(cores, real_cores)
+            costs, ratio = measure_costs(tasks, decoding, rounds, busy)
             simulated = min(
                 (_simulate(tasks, costs, decoding) for _ in range(rounds)),
                 key=lambda each: each.seconds,
@@ -221,8 +224,16 @@ def _measure(
         )
 
 
-def measure_costs(tasks: Sequence[ScanTask], decoding: int, rounds: int) -> tuple[Costs, float]:
-    """Measure what a unit of a read costs, in one thread; the least of several rounds counts.
+def measure_costs(
+    tasks: Sequence[ScanTask], decoding: int, rounds: int, busy: int
+) -> tuple[Costs, float]:
+    """Measure what a unit of a read costs; the least of several rounds counts.
+
+    Args:
+        tasks: What is read.
+        decoding: Threads that would decode.
+        rounds: How often it is measured.
+        busy: Threads that do decode, at a time.
 
     Returns:
         The costs, and the CPU time of the real read divided by theirs: the median of the rounds,
@@ -239,8 +250,8 @@ def measure_costs(tasks: Sequence[ScanTask], decoding: int, rounds: int) -> tupl
         units: list[ScanUnit] = []
         find = partial(_find, tasks, units)
         walk.append(_cpu_s(find))
-        decode.append(_cpu_s(partial(_decode, units, decoding)))
         count = len(units)
+        decode.append(_cpu_s(partial(_decode_beside, units, decoding, busy)))
         units.clear()
         hand_over.append(_cpu_s(partial(_hand_over, decoding)) / _EMPTY_UNITS)
         cpu_s = walk[-1] + decode[-1] + hand_over[-1] * count
@@ -272,6 +283,26 @@ def _decode(units: Sequence[ScanUnit], decoding: int) -> None:
     results: deque[UnitResult] = deque(maxlen=decoding)
     for unit in units:
         results.append(unit())
+
+
+def _decode_beside(units: Sequence[ScanUnit], decoding: int, busy: int) -> None:
+    """Decode units in several threads, each of which holds its part of the results."""
+    pending = deque(units)
+
+    def decode() -> None:
+        results: deque[UnitResult] = deque(maxlen=decoding // busy)
+        while True:
+            try:
+                unit = pending.popleft()
+            except IndexError:
+                return
+            results.append(unit())
+
+    workers = [threading.Thread(target=decode) for _ in range(busy)]
+    for each in workers:
+        each.start()
+    for each in workers:
+        each.join()
 
 
 def _hand_over(decoding: int) -> None:
