@@ -178,7 +178,7 @@ class EntryRun:
     def _fit_plain(
         self, first: int, max_messages: int, max_bytes: int, weight: int
     ) -> tuple[int, int, int]:
-        """Count as `count_fitting` does, but each entry as one message, and its bytes so often."""
+        """Count as `count_fitting` does: each entry is a message and counts `weight` times."""
         stop = min(self.count, first + max(1, max_messages))
         if weight * self.bytes_between(first, stop) > max_bytes:
             stops = range(first + 2, stop + 1)
