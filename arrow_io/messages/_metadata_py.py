@@ -258,8 +258,8 @@ def split_batches(
         weight: How often the bytes of an entry count.
         result: Receives `[row, entry, position, batch_index, error, value_stop, size_bytes]`: where
             to resume; error 0, or a `BAD_…` code for the message at that position; and how many
-            bytes were passed: those of entries that have no more messages, and of bodies if `field`
-            is `BODY`.
+            bytes were passed. These are those of entries without further messages, which an entry
+            with an error is too unless its CRC32C differs; and of bodies, if `field` is `BODY`.
     """
     base: cython.Py_ssize_t
     where: cython.longlong
@@ -278,6 +278,7 @@ def split_batches(
     event_time: cython.longlong
     sequence_id: cython.longlong
     flags: cython.longlong
+    entry_bytes: cython.longlong
     body_weight: cython.longlong = field == layout.BODY
     size_bytes: cython.longlong = -body_weight * position
     if cython.compiled:
@@ -307,8 +308,10 @@ def split_batches(
             start = table[base + field] >> 32
             end = start + (table[base + field] & wire.MASK32)
             batch_size = table[base + layout.BATCH_SIZE]
+            entry_bytes = weight * (table[base + layout.FRAME] & wire.MASK32)
             if batch_size < 0 or batch_size > (end - start) // layout.MIN_MEMBER_BYTES:
                 error = layout.BAD_BATCH_SIZE
+                size_bytes += entry_bytes
                 break
             event_time = table[base + layout.EVENT_TIME]
             sequence_id = table[base + layout.SEQUENCE_ID]
@@ -356,7 +359,7 @@ def split_batches(
             if error == 0 and batch_index >= batch_size and i != end:
                 error = layout.TRAILING_BYTES
             if error != 0 or batch_index >= batch_size:
-                size_bytes += weight * (table[base + layout.FRAME] & wire.MASK32)
+                size_bytes += entry_bytes
             if error != 0 or batch_index < batch_size:
                 position = i - start
                 break

@@ -189,8 +189,8 @@ class MessageColumns:
             bodies: The buffer of the decompressed batches; None for the run's own buffer.
             position: Start of the first message to add, in the body of the first batch, in bytes.
             batch_index: Index of that message in its batch.
-            weight: How often the bytes of an entry count in `size_bytes`, to which those of its
-                body are added if `bodies` has it.
+            weight: How often the bytes of an entry count in `size_bytes`. Those of a body in
+                `bodies` count once more.
             verify: Whether to compare the checksum of each batch, which is neither compressed nor
                 encrypted, before it is split. An entry whose checksum differs is flagged as
                 `BROKEN`.
@@ -237,10 +237,12 @@ class MessageColumns:
             needed: The size of their values, in bytes.
             expected: The expected size of the values of all rows.
         """
-        if self.count == 0 and max(needed, expected) <= Gathering.max_bytes:
-            self._values = _CopiedValues(max(needed, expected))
-        fits = rows <= self.capacity - self.count
-        if self._values is not None and not (fits and self._values.has_room(needed)):
+        size_bytes = max(needed, expected)
+        if rows > self.capacity - self.count:
+            self._values = None
+        elif self.count == 0 and size_bytes <= Gathering.max_bytes:
+            self._values = _CopiedValues(size_bytes)
+        elif self._values is not None and not self._values.has_room(needed):
             self._values = None
 
     def _add_part(

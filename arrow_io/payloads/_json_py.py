@@ -439,7 +439,7 @@ class Shredder(ValueReader):
         if opcode == tables.JSON_RECORD:
             return self._take_records(at, position, group)
         if opcode == tables.JSON_ENUM or opcode == tables.JSON_BASE64:
-            return self._take_symbols(at, position, group)
+            return self._take_symbols_or_base64(at, position, group)
         if opcode == tables.JSON_DECIMAL:
             return self._take_decimals(at, position, group)
         if opcode == tables.JSON_ARRAY or opcode == tables.JSON_MAP:
@@ -569,7 +569,7 @@ class Shredder(ValueReader):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _take_symbols(
+    def _take_symbols_or_base64(
         self, at: cython.Py_ssize_t, position: cython.longlong, group: cython.pointer[Group]
     ) -> cython.bint:
         """Append symbols, or bytes that are Base64."""

@@ -10,8 +10,8 @@ ctypedef struct Group:
     Py_ssize_t next
     Py_ssize_t count
 
-# The texts of a node while more are added: their number, and that of their bytes, count only if
-# the whole array or map is as usual.
+# The texts of a node while more are added. The node has `count` and `used` after a whole array or
+# map alone.
 ctypedef struct Texts:
     Py_ssize_t node
     int* ends

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -15,7 +15,7 @@ from arrow_io.columns import Origin, projection
 from arrow_io.core import builds
 from arrow_io.core.ipc_message import IpcMessage
 from arrow_io.errors import ChecksumError, CorruptEntryError
-from arrow_io.messages import layout
+from arrow_io.messages import layout, message_columns
 from arrow_io.messages.gathering import PROPERTIES, Gathered, Gathering, as_text
 from arrow_io.messages.message_columns import MessageColumns
 from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
@@ -494,3 +494,71 @@ def test_values_are_copied_once() -> None:
     values = [each.column("__value__").buffers()[2] for each in (batch, again)]
     assert values[0].address == values[1].address
     assert values[0].size == 15 * 1000
+
+
+_BATCHES: Final = [encode_entry([Message(payload=b"x" * 1000)] * 2, batched=True)] * 5
+
+
+def _read(runs: list[EntryRun], tally: Tally, **limits: int) -> list[MessageColumns]:
+    chosen = BatchLimits(**limits)
+    return list(MessageReader(runs, Needs(), tally, limits=chosen, copy_values=True))
+
+
+@pytest.mark.usefixtures("build")
+def test_values_that_outgrow_their_buffer_are_not_copied() -> None:
+    """The buffer has room for what the first batches made likely; a large one does not fit."""
+    large = encode_entry([Message(payload=b"y" * 300_000)], batched=True)
+    runs = [entry_run(_BATCHES), entry_run([large], first_entry_id=5)]
+
+    (columns,) = _read(runs, Tally(), first_bytes=50_000)
+
+    assert columns._values is None
+    assert columns.row_bytes(layout.ROW_PAYLOAD).to_pylist() == [b"x" * 1000] * 10 + [
+        b"y" * 300_000
+    ]
+
+
+@pytest.mark.usefixtures("build")
+def test_no_buffer_is_made_for_values_whose_rows_do_not_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only the last columns have room for the values of all further batches."""
+    sizes: list[int] = []
+    copied_values = message_columns._CopiedValues
+
+    def make(size_bytes: int) -> object:
+        sizes.append(size_bytes)
+        return copied_values(size_bytes)
+
+    monkeypatch.setattr(message_columns, "_CopiedValues", make)
+
+    read = _read([entry_run(_BATCHES)], Tally(), first_rows=4, max_rows=4)
+
+    assert [each.count for each in read] == [4, 4, 2]
+    assert len(sizes) == 1
+
+
+@pytest.mark.usefixtures("build")
+@pytest.mark.parametrize("bad", range(5))
+def test_damaged_batches_count_in_the_size(bad: int) -> None:
+    """Rows of the others keep them in memory: they are in one buffer."""
+    runs = [entry_run(_BATCHES), entry_run(_BATCHES)]
+    runs[0].table[bad * layout.ENTRY_WIDTH + layout.BATCH_SIZE] = 1 << 30
+    tally = Tally(salvage=True)
+
+    (damaged,), (sound,) = (_read([each], tally) for each in runs)
+
+    assert damaged.count == sound.count - 2
+    # The first of all has no row yet.
+    assert damaged.size_bytes == sound.size_bytes - (bad == 0) * 2 * len(_BATCHES[0])
+
+
+@pytest.mark.usefixtures("build")
+def test_batches_without_rows_do_not_count() -> None:
+    """A compaction left nothing of them, so no row keeps them in memory."""
+    empty = encode_entry([Message(compacted_out=True)] * 100, batched=True)
+    runs = [entry_run([empty] * 9), entry_run(_BATCHES, first_entry_id=9)]
+
+    (columns,) = _read(runs, Tally())
+
+    assert columns.size_bytes == 2 * runs[1].frame_bytes

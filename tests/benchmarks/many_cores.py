@@ -1,17 +1,18 @@
 """A read on more cores than this machine has: what it costs, a model of it, and a simulation.
 
 Costs of a unit are CPU times: the walk that finds its entries, the hand-over to a thread and back,
-and its decoding, by as many threads as this machine has cores for: they share its caches. Meanwhile
-as many results are held as there are threads, as by a read: otherwise memory would be used again
-while it is in a cache. The simulation reads with the real walk, hand-over and lock; its units hold
-Python's lock for as long as decoding does, and wait for the remaining time instead of decoding.
+and its decoding, by as many threads as this machine has cores for: they share its caches. The part
+that holds Python's lock is measured in one thread. Meanwhile as many results are held as there are
+threads, as by a read: otherwise memory would be used again while it is in a cache. The simulation
+reads with the real walk, hand-over and lock; its units hold Python's lock for as long as decoding
+does, and wait for the remaining time instead of decoding.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -298,11 +299,9 @@ def _decode_beside(units: Sequence[ScanUnit], decoding: int, busy: int) -> None:
                 return
             results.append(unit())
 
-    workers = [threading.Thread(target=decode) for _ in range(busy)]
-    for each in workers:
-        each.start()
-    for each in workers:
-        each.join()
+    with ThreadPoolExecutor(busy) as workers:
+        for each in [workers.submit(decode) for _ in range(busy)]:
+            each.result()
 
 
 def _hand_over(decoding: int) -> None:
