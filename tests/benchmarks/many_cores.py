@@ -37,7 +37,7 @@ from tests.support.benchmark_ledgers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from connector.scan.scan_units import ScanUnit, UnitResult
     from connector.scan.topic_read import ScanTask
@@ -280,27 +280,17 @@ def _find(tasks: Sequence[ScanTask], units: list[ScanUnit]) -> None:
     units.extend(_units(tasks))
 
 
-def _decode(units: Sequence[ScanUnit], decoding: int) -> None:
-    results: deque[UnitResult] = deque(maxlen=decoding)
+def _decode(units: Iterable[ScanUnit], held: int) -> None:
+    results: deque[UnitResult] = deque(maxlen=held)
     for unit in units:
         results.append(unit())
 
 
 def _decode_beside(units: Sequence[ScanUnit], decoding: int, busy: int) -> None:
     """Decode units in several threads, each of which holds its part of the results."""
-    pending = deque(units)
-
-    def decode() -> None:
-        results: deque[UnitResult] = deque(maxlen=decoding // busy)
-        while True:
-            try:
-                unit = pending.popleft()
-            except IndexError:
-                return
-            results.append(unit())
-
+    pending = iter(units)
     with ThreadPoolExecutor(busy) as workers:
-        for each in [workers.submit(decode) for _ in range(busy)]:
+        for each in [workers.submit(_decode, pending, decoding // busy) for _ in range(busy)]:
             each.result()
 
 
